@@ -59,27 +59,14 @@ void sort_tensors(std::vector<LogicalTensor> tensors, LogicalModel& model) {
   std::sort(model.states.begin(), model.states.end(), by_name);
 }
 
-// transformers ties the head where a config does not specify it, except in the families below.
-bool is_tied(const Json& config) {
-  if (const Json* tie = config.find("tie_word_embeddings"); tie && tie->is_bool()) {
-    return tie->as_bool();
-  }
-  const Json* type = config.find("model_type");
-  const std::string family = type && type->is_string() ? type->as_string() : "";
-  return !family.starts_with("llama") && !family.starts_with("qwen") &&
-         !family.starts_with("mistral");
-}
-
 // The embedding that a tensor repeats, where `has` says that the model holds it; else "".
 template <typename Has>
 std::string tied_embedding(const std::string& name, const Json& config, const Has& has) {
   if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") {
     return has("shared.weight") ? "shared.weight" : "";
   }
-  if (name != "lm_head.weight" || !is_tied(config)) return "";
-  for (const char* embedding :
-       {"model.embed_tokens.weight", "transformer.word_embeddings.weight", "word_embeddings.weight",
-        "transformer.wte.weight", "wte.weight", "shared.weight"}) {
+  if (name != kStoredHead || !ties_head(config)) return "";
+  for (const char* embedding : kStoredEmbeddings) {
     if (has(embedding)) return embedding;
   }
   return "";
@@ -246,7 +233,12 @@ void drop_tied_copies(LogicalModel& model) {
   std::set<std::string> copies;
   for (const LogicalTensor& t : model.weights) {
     const LogicalTensor* original = find_weight(model, tied_embedding(t.name, model.config, has));
-    if (original && same_bits(t, *original)) copies.insert(t.name);
+    if (!original) continue;
+    if (same_bits(t, *original)) {
+      copies.insert(t.name);
+    } else if (t.name == kStoredHead) {
+      untie_head(model.config);
+    }
   }
   std::erase_if(model.weights, [&](const LogicalTensor& t) { return copies.contains(t.name); });
 }

@@ -54,10 +54,15 @@ void check_columns(const DataConfig& c, const RowSource& rows) {
       column_hint(c, wanted[0], names) + header_remark(rows, 0, c.format));
 }
 
+// Random weights are as config.json has them, whatever files are next to it.
+Json config_of(const RunConfig& c, const HfFolder& folder) {
+  return c.model.init == "random" ? folder.config() : config_in_force(folder);
+}
+
 }  // namespace
 
 std::unique_ptr<Model> open_model(const RunConfig& c, const HfFolder& folder) {
-  return make_model(config_in_force(folder), {c.model.num_layers.value_or(0), c.model.dropout},
+  return make_model(config_of(c, folder), {c.model.num_layers.value_or(0), c.model.dropout},
                     folder.path());
 }
 

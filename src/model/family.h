@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "model/model.h"
 
@@ -15,5 +16,8 @@ struct Family {
 };
 
 std::span<const Family> known_families();  // model/registry.cpp
+// The model_type of the family that config.json names, of an unknown one what the file has; "none"
+// where it names none.
+std::string family_name(const Json& config);
 
 }  // namespace weft

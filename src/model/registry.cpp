@@ -46,6 +46,15 @@ std::string named_architecture(const Json& config) {
 
 std::span<const Family> known_families() { return kFamilies; }
 
+std::string family_name(const Json& config) {
+  const std::string name = named_architecture(config);
+  for (const Family& family : known_families()) {
+    if (name == family.architecture) return family.model_type;
+  }
+  const Json* type = config.find("model_type");
+  return type && type->is_string() ? type->as_string() : name;
+}
+
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
                                   std::span<const Family> families) {
   const std::string name = named_architecture(config);

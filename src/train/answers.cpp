@@ -24,13 +24,13 @@ int64_t longest_prompt_for(const Session& session, int64_t num_answer) {
   const int64_t positions = session.model->max_positions();
   if (reads_source(*session.model)) return std::min(c.data.seq_length, positions);
   const int64_t answer = std::max<int64_t>(std::min(num_answer, c.eval.max_new_tokens), 1);
-  return std::min(c.data.seq_length, std::max<int64_t>(positions - answer, 1));
+  return std::min(c.data.seq_length, std::max<int64_t>(positions + 1 - answer, 1));
 }
 
-// An answer that was cut off at the limit is not the row's, even where the text so far is.
-bool has_ended(const std::vector<int32_t>& made, int64_t max_new_tokens,
-               const std::vector<int32_t>& stop_ids) {
-  return static_cast<int64_t>(made.size()) < max_new_tokens ||
+// An answer that was cut off, by max_new_tokens or by the model's positions, is not the row's, even
+// where the text so far is.
+bool has_ended(const std::vector<int32_t>& made, const std::vector<int32_t>& stop_ids) {
+  return !made.empty() &&
          std::find(stop_ids.begin(), stop_ids.end(), made.back()) != stop_ids.end();
 }
 
@@ -121,7 +121,7 @@ Matches answer_questions(Generator& generator, const Questions& questions,
   Matches matches;
   matches.rows = questions.num_rows;
   for (size_t i = 0; i < made.size(); ++i) {
-    if (!has_ended(made[i], max_new_tokens, stop_ids)) continue;
+    if (!has_ended(made[i], stop_ids)) continue;
     const std::string text = decode_continuation(made[i], tokenizer, stop_ids);
     const bool is_equal = text == questions.answers[i];
     matches.exact += is_equal;

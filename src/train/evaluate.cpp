@@ -13,6 +13,7 @@
 #include "config/session.h"
 #include "generate/generator.h"
 #include "generate/stop_ids.h"
+#include "model/head_in_files.h"
 #include "planning/gpu_memory_check.h"
 #include "planning/idle_keys.h"
 #include "planning/memory_check.h"
@@ -63,6 +64,17 @@ void check_arena(const std::string& what, int64_t bytes, Ranks& ranks, const Bac
     check_gpu_memory(what, bytes, *backend.device, hint + ", or set launch.device to cpu");
   }
   if (ranks.size() > 1) ranks.world().barrier();
+}
+
+// The model is built from model.path's configuration: other weights may have another head.
+void check_head(const Session& session, const LogicalModel& source) {
+  if (source.config.is_null() || has_same_head(source.config, session.model_config)) return;
+  throw UserError(
+      fmt::format("{} has a head of another kind than model.path, {}: tie_word_embeddings or "
+                  "scale_decoder_outputs differ",
+                  source.path.string(), session.folder.path().string()),
+      fmt::format("evaluate it with --set model.path={} --set model.init=pretrained",
+                  source.path.string()));
 }
 
 // One rank of an evaluation.
@@ -209,6 +221,7 @@ EvalReport evaluate(const RunConfig& given_config, const std::string& model, con
   if (source.kind == LogicalModel::Kind::kCheckpoint) {
     report.step = CheckpointReader(source.path).state().at("step").as_int();
   }
+  check_head(session, source);
   const bool is_named = config.model.init != "random" && source.path == session.folder.path();
   if (!is_named) warn_of_unknown_tensors(source);
   ThreadPool pool(place.threads);

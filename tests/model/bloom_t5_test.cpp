@@ -214,7 +214,52 @@ TEST_F(HeadInFiles, OfItsOwnWhereItDiffers) {
   const Json scaled = in_force(t5(), {{"shared.weight", 1}, {"lm_head.weight", 2}});
   EXPECT_TRUE(read_t5_config(scaled, {}).has_separate_head);
   EXPECT_TRUE(read_t5_config(scaled, {}).is_output_scaled);
-  EXPECT_EQ(in_force(bloom(), {{"shared.weight", 1}, {"lm_head.weight", 2}}), bloom());
+  const Json typed = t5();
+  Json unnamed(Json::Object{});
+  for (const auto& [key, value] : typed.as_object()) {
+    if (key != "model_type") unnamed.set(key, value);
+  }
+  const Json found = in_force(unnamed, {{"shared.weight", 1}, {"lm_head.weight", 2}});
+  EXPECT_TRUE(read_t5_config(found, {}).has_separate_head);
+}
+
+// As transformers 5 does, which warns: the values of the head would be lost.
+TEST_F(HeadInFiles, OfEveryFamilyIsItsOwnWhereItDiffers) {
+  const std::pair<Json, const char*> families[] = {
+      {bloom(), "transformer.word_embeddings.weight"},
+      {bloom(), "word_embeddings.weight"},
+      {parse_json(R"({"architectures": ["GPT2LMHeadModel"]})", "c"), "transformer.wte.weight"},
+      {parse_json(R"({"model_type": "gemma3_text"})", "c"), "model.embed_tokens.weight"},
+      {parse_json(R"({"model_type": "qwen2", "tie_word_embeddings": true})", "c"),
+       "model.embed_tokens.weight"}};
+  for (const auto& [config, embedding] : families) {
+    EXPECT_EQ(in_force(config, {{embedding, 1}, {"lm_head.weight", 1}}), config) << embedding;
+    EXPECT_EQ(in_force(config, {{embedding, 1}}), config) << embedding;
+    const Json own = in_force(config, {{embedding, 1}, {"lm_head.weight", 2}});
+    EXPECT_EQ(own, with(config, "tie_word_embeddings", false)) << embedding;
+  }
+  const Json untied = with(bloom(), "tie_word_embeddings", false);  // as the file has it
+  EXPECT_EQ(in_force(untied, {{"word_embeddings.weight", 1}, {"lm_head.weight", 1}}), untied);
+  const Json llama = parse_json(R"({"architectures": ["LlamaForCausalLM"]})", "c");
+  EXPECT_EQ(in_force(llama, {{"model.embed_tokens.weight", 1}, {"lm_head.weight", 2}}), llama);
+}
+
+TEST_F(HeadInFiles, ADroppedTieIsWarnedOf) {
+  ::testing::internal::CaptureStderr();
+  in_force(bloom(), {{"word_embeddings.weight", 1}, {"lm_head.weight", 2}});
+  const std::string warning = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("lm_head.weight differs from word_embeddings.weight"), std::string::npos)
+      << warning;
+}
+
+TEST(SameHead, OfTwoConfigurations) {
+  const Json four = with(t5(), "tie_word_embeddings", false);
+  const Json five = with(t5(), "scale_decoder_outputs", false);
+  EXPECT_TRUE(has_same_head(t5(), with(t5(), "tie_word_embeddings", true)));
+  EXPECT_FALSE(has_same_head(t5(), four));
+  EXPECT_FALSE(has_same_head(t5(), five));
+  EXPECT_FALSE(has_same_head(four, five));
+  EXPECT_FALSE(has_same_head(bloom(), with(bloom(), "tie_word_embeddings", false)));
 }
 
 // transformers 4 would make a random one, transformers 5 uses the embedding.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "data/batches.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/train/known_model.h"
@@ -15,6 +16,7 @@
 namespace weft {
 namespace {
 
+using testing::error_of;
 using testing::TemporaryFolder;
 
 using testing::kPadded;
@@ -133,6 +135,30 @@ TEST_F(Evaluate, AnAnswerThatDoesNotEndIsNotTheRows) {
   EXPECT_EQ(evaluate_rows(rows).exact_match, 1);  // y, stop
   config_.eval.max_new_tokens = 1;
   EXPECT_EQ(evaluate_rows(rows).exact_match, 0) << "y, and nobody knows what would follow";
+}
+
+// y, an id without text, and no position for what would follow.
+TEST_F(Evaluate, AnAnswerThatRanOutOfPositionsIsNotTheRows) {
+  config_.data.layout = "pack";
+  config_.data.seq_length = 16;
+  const std::string rows = "{\"q\": \"" + std::string(20, 'a') + "x\", \"a\": \"y\"}";
+  EXPECT_EQ(evaluate_rows(rows).exact_match, 0);
+  stop_at(kPadded);
+  EXPECT_EQ(evaluate_rows(rows).exact_match, 1);
+}
+
+// The model is model.path's: it would leave the head of these weights out.
+TEST_F(Evaluate, WeightsWithAnotherKindOfHeadAreRefused) {
+  write_known_model(folder_ / "other");
+  const std::string path = (folder_ / "model/config.json").string();
+  Json tied = parse_json(read_file(path), path);
+  tied.set("tie_word_embeddings", true);
+  write_file_atomic(path, tied.dump());
+  config_.model.init = "random";
+  std::ofstream(folder_ / "rows.jsonl") << R"({"q": "x", "a": "y"})";
+  const std::string e =
+      error_of<UserError>([&] { evaluate(config_, (folder_ / "other").string()); });
+  EXPECT_NE(e.find("has a head of another kind than model.path"), std::string::npos) << e;
 }
 
 TEST_F(Evaluate, PromptsOfPackedRowsAreCutToo) {
