@@ -70,14 +70,14 @@ void check_positions(const RunConfig& c, const Model& model) {
   if (c.data.seq_length <= model.max_positions()) return;
   throw UserError(fmt::format("data.seq_length is {}, but the model has {} positions",
                               c.data.seq_length, model.max_positions()),
-                  fmt::format("set data.seq_length: {}, or raise max_position_embeddings",
-                              model.max_positions()));
+                  fmt::format("set data.seq_length: {}, or {}", model.max_positions(),
+                              model.way_to_more_positions()));
 }
 
 Session::Session(const RunConfig& run)
     : config(run),
       folder(resolve_model_path(run.model.path)),
-      model_config(config_in_force(folder)),
+      model_config(config_of(run, folder)),
       model(open_model(run, folder)),
       tokenizer(open_tokenizer(run, folder)),
       final_dtype(Dtype::kF32) {

@@ -12,6 +12,10 @@
 
 namespace weft {
 
+const char* Model::way_to_more_positions() const {
+  return "raise max_position_embeddings in config.json";
+}
+
 void Model::trace_encode(Graph*, const TraceOptions&) const {
   throw BugError(fmt::format("{} has no encoder", family()));
 }

@@ -72,6 +72,8 @@ class Model {
   virtual const char* family() const = 0;
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_positions() const = 0;
+  // What else than a shorter text helps where they do not suffice, for messages.
+  virtual const char* way_to_more_positions() const;
   virtual double dropout() const = 0;  // effective in training; 0: none
   virtual std::vector<ParameterSpec> parameters() const = 0;
 

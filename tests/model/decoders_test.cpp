@@ -212,6 +212,16 @@ TEST(Gpt2Parameters, StartAndAreStoredAsTransformersDoes) {
   EXPECT_EQ(files.count("lm_head.weight"), 0u);
 }
 
+TEST(Positions, TheHintNamesTheFamilysKey) {
+  const std::string gpt2 =
+      make_model(tiny_decoder(testing::kTinyGpt2), {})->way_to_more_positions();
+  EXPECT_NE(gpt2.find("n_positions"), std::string::npos) << gpt2;
+  EXPECT_NE(gpt2.find("model.init: random"), std::string::npos) << gpt2;
+  const std::string qwen3 =
+      make_model(tiny_decoder(testing::kTinyQwen3), {})->way_to_more_positions();
+  EXPECT_NE(qwen3.find("max_position_embeddings"), std::string::npos) << qwen3;
+}
+
 TEST(Gpt2Inputs, PositionsAreAlwaysRead) {
   const auto gpt2 = make_model(tiny_decoder(testing::kTinyGpt2), {});
   const auto mistral = make_model(tiny_decoder(testing::kTinyMistral), {});

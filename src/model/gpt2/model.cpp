@@ -157,6 +157,10 @@ class Gpt2Model : public Model {
   const char* family() const override { return "gpt2"; }
   int64_t vocab_size() const override { return c_.vocab_size; }
   int64_t max_positions() const override { return c_.n_positions; }
+  const char* way_to_more_positions() const override {
+    return "raise n_positions in config.json, with model.init: random: pretrained weights have a "
+           "table of that size";
+  }
   double dropout() const override {
     return std::max({c_.embd_pdrop, c_.attn_pdrop, c_.resid_pdrop});
   }
