@@ -51,7 +51,6 @@ GenerateOptions choose_sizes(const Model& model, const std::vector<std::vector<i
   o.max_batch = std::clamp<int64_t>(static_cast<int64_t>(prompts.size()), 1, options.batch);
   o.max_positions =
       options.sample.max_new_tokens < most - given ? given + options.sample.max_new_tokens : most;
-  o.max_positions = std::max(o.max_positions, given + 1);
   o.max_source_positions = longest;
   return o;
 }
@@ -100,6 +99,7 @@ struct Work {
                            reads_source(*model) ? 0 : model->max_positions())) {
     check_generate_layout(layout);
     options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
+    move_special_stops(*tokenizer, &options.stops, &options.sample.stop_ids);
     if (stored_dtype(source, *model) == Dtype::kBf16) compute = Dtype::kBf16;
     config.train.precision = compute == Dtype::kBf16 ? "bf16" : "fp32";
   }

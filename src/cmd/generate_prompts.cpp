@@ -42,7 +42,7 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string
                     "give a prompt of at least one character");
   }
   const auto size = static_cast<int64_t>(ids.size());
-  require(max_positions == 0 || size < max_positions,
+  require(max_positions == 0 || size <= max_positions,
           "{} has {} tokens, but the model has only {} positions", name, size, max_positions);
   return ids;
 }

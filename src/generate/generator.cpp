@@ -105,8 +105,8 @@ void Generator::check_prompts(const std::vector<std::vector<int32_t>>& prompts) 
     const std::vector<int32_t>& p = prompts[i];
     require(!p.empty(), "prompt {} is empty", i);
     if (encoders_.empty()) {
-      require(p.size() < static_cast<size_t>(options_.max_positions),
-              "prompt {} has {} tokens, wanted fewer than the {} available positions", i, p.size(),
+      require(p.size() <= static_cast<size_t>(options_.max_positions),
+              "prompt {} has {} tokens, wanted at most the {} available positions", i, p.size(),
               options_.max_positions);
     } else {
       require(p.size() <= static_cast<size_t>(options_.max_source_positions),

@@ -106,7 +106,7 @@ std::vector<int32_t> Generator::Run::draw(const GenerateStep& step, size_t rows)
   return drawn;
 }
 
-// Rank 0 tells the others the tokens, and whether a signal ends the work: after the same step on
+// Rank 0 sends the others the tokens, and whether a signal ends the work: after the same step on
 // all ranks.
 void Generator::Run::sample(const GenerateStep& step, size_t rows) {
   Comm* world = g_.ranks_.world;
@@ -132,7 +132,8 @@ bool Generator::Run::has_ended(const Row& row) {
   if (row.is_ended) return true;
   if (std::find(stops.begin(), stops.end(), row.tokens.back()) != stops.end()) return true;
   if (made >= static_cast<size_t>(options_.max_new_tokens)) return true;
-  if (row.tokens.size() < static_cast<size_t>(g_.max_positions())) return false;
+  // The last token needs no position: it is not fed.
+  if (row.tokens.size() <= static_cast<size_t>(g_.max_positions())) return false;
   ++num_full_;
   return true;
 }

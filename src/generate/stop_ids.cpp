@@ -47,7 +47,29 @@ std::vector<int32_t> read_stop_ids(const Tokenizer& tokenizer, const Json& confi
   const auto path = folder / "generation_config.json";
   if (!std::filesystem::exists(path)) return find_stop_ids(&tokenizer, config, nullptr);
   const Json generation = parse_json(read_file(path, size_t{1} << 26), path.string());
+  require(generation.is_object(), "{} holds {}, wanted an object", path.string(),
+          generation.kind());
   return find_stop_ids(&tokenizer, config, &generation);
+}
+
+void move_special_stops(const Tokenizer& tokenizer, std::vector<std::string>* stops,
+                        std::vector<int32_t>* stop_ids) {
+  const auto is_moved = [&](const std::string& stop) {
+    std::vector<int32_t> ids;
+    tokenizer.encode(stop, false, ids);
+    const bool has_special =
+        std::any_of(ids.begin(), ids.end(), [&](int32_t id) { return tokenizer.is_special(id); });
+    if (!has_special) return false;
+    if (ids.size() > 1) {
+      throw UserError(
+          fmt::format("--stop \"{}\" has a special token among others, and would never match",
+                      stop),
+          "give the special token alone: the continuation ends at it");
+    }
+    stop_ids->push_back(ids[0]);
+    return true;
+  };
+  std::erase_if(*stops, is_moved);
 }
 
 bool has_text(int32_t id, const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids) {

@@ -20,6 +20,11 @@ std::vector<int32_t> find_stop_ids(const Tokenizer* tokenizer, const Json& confi
 std::vector<int32_t> read_stop_ids(const Tokenizer& tokenizer, const Json& config,
                                    const std::filesystem::path& folder);
 
+// Moves texts that are special tokens from `stops` to `stop_ids`: a continuation's text never has
+// them. UserError where a text has one among other tokens.
+void move_special_stops(const Tokenizer& tokenizer, std::vector<std::string>* stops,
+                        std::vector<int32_t>* stop_ids);
+
 // False for stop tokens and for ids outside the tokenizer: a model may have more, as padding of its
 // tables.
 bool has_text(int32_t id, const Tokenizer& tokenizer, const std::vector<int32_t>& stop_ids);

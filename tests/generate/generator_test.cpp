@@ -136,11 +136,11 @@ TEST_F(GeneratorTest, StopsAtTheModelsPositions) {
   o.max_new_tokens = 1000;
   ::testing::internal::CaptureStderr();
   const auto got = g.generate({Ids(90, 5), Ids(95, 5)}, o);
-  EXPECT_EQ(got[0].size(), 6u);  // 96 in all
-  EXPECT_EQ(got[1].size(), 1u);
+  EXPECT_EQ(got[0].size(), 7u);  // 96 that were fed, and one that was not
+  EXPECT_EQ(got[1].size(), 2u);
   o.max_new_tokens = 2;
-  g.generate({Ids(3, 5), Ids(95, 5)}, o);
-  g.generate({Ids(3, 5)}, o);  // no warning
+  g.generate({Ids(3, 5), Ids(96, 5)}, o);
+  g.generate({Ids(95, 5)}, o);  // no warning
   const std::string text = ::testing::internal::GetCapturedStderr();
   const size_t both =
       text.find("2 of 2 continuations stopped because they reached the limit of 96 positions");
@@ -149,7 +149,8 @@ TEST_F(GeneratorTest, StopsAtTheModelsPositions) {
   EXPECT_NE(both, std::string::npos) << text;
   EXPECT_NE(one, std::string::npos) << text;
   EXPECT_EQ(text.find("0 of"), std::string::npos) << text;
-  EXPECT_THROW(g.generate({Ids(96, 5)}, o), UserError);
+  EXPECT_EQ(g.generate({Ids(96, 5)}, o)[0].size(), 1u);
+  EXPECT_THROW(g.generate({Ids(97, 5)}, o), UserError);
 }
 
 TEST_F(GeneratorTest, BadPromptsAreRefused) {

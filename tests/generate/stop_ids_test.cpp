@@ -43,10 +43,31 @@ TEST(StopIds, AreReadFromTheFolder) {
   EXPECT_EQ(read_stop_ids(*tokenizer, config, folder.path()), (Ids{256, 9}));
   write_file_atomic(path, R"({"eos_token_id": 7})");
   EXPECT_EQ(read_stop_ids(*tokenizer, config, folder.path()), (Ids{256, 7}));
+  for (const char* text : {"[]", "5"}) {
+    write_file_atomic(path, text);
+    const std::string e =
+        testing::error_of<UserError>([&] { read_stop_ids(*tokenizer, config, folder.path()); });
+    EXPECT_NE(e.find("generation_config.json holds"), std::string::npos) << e;
+    EXPECT_NE(e.find("wanted an object"), std::string::npos) << e;
+  }
   std::filesystem::resize_file(path, (size_t{1} << 26) + 1);  // larger than any such file
   const std::string message =
       testing::error_of<UserError>([&] { read_stop_ids(*tokenizer, config, folder.path()); });
   EXPECT_NE(message.find("more than the 67108864 we read"), std::string::npos) << message;
+}
+
+// A continuation's text has no special tokens, in which they would be searched.
+TEST(StopIds, SpecialTokensAmongTheStopStrings) {
+  const auto tokenizer = load_tokenizer_files(make_bytes_tokenizer()->files(), "bytes");
+  std::vector<std::string> stops = {"ab", "<|endoftext|>", "<|"};
+  Ids ids = {7};
+  move_special_stops(*tokenizer, &stops, &ids);
+  EXPECT_EQ(stops, (std::vector<std::string>{"ab", "<|"}));
+  EXPECT_EQ(ids, (Ids{7, 256}));
+  stops = {"a<|endoftext|>"};
+  const std::string e =
+      testing::error_of<UserError>([&] { move_special_stops(*tokenizer, &stops, &ids); });
+  EXPECT_NE(e.find("has a special token among others"), std::string::npos) << e;
 }
 
 TEST(StopIds, NonsenseIsRefused) {
