@@ -70,9 +70,10 @@ std::optional<double> EvalPass::value(const std::string& measure) const {
   return measure == "exact_match" ? exact_match : sql_match;
 }
 
-bool is_better(const std::string& measure, double value, double before) {
-  if (std::isnan(before)) return !std::isnan(value);
-  return measure == "eval_loss" ? value < before : value > before;
+bool is_better(const std::string& measure, double value, std::optional<double> before) {
+  if (!std::isfinite(value)) return false;
+  if (!before || !std::isfinite(*before)) return true;
+  return measure == "eval_loss" ? value < *before : value > *before;
 }
 
 EvalSums sum_losses(const EvalRows& rows, const EvalBatch& eval_batch,

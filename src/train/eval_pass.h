@@ -54,8 +54,9 @@ struct EvalPass {
   // The value of checkpoint.best's measure.
   std::optional<double> value(const std::string& measure) const;
 };
-// Whether a value of the measure is an improvement: losses fall, matches rise.
-bool is_better(const std::string& measure, double value, double before);
+// Whether a value of the measure is an improvement: losses fall, matches rise. One that is not
+// finite never is, not even the first.
+bool is_better(const std::string& measure, double value, std::optional<double> before);
 
 // During training: with progress, recorded and logged at its end. A stop signal abandons it within
 // a pass on all ranks at the same place, logged as partial and not recorded. answers: null where

@@ -109,6 +109,15 @@ std::vector<LogicalTensor> tensors_in_memory(const std::vector<Slice>& slices) {
   return tensors;
 }
 
+void require_best(std::optional<double> best, const std::string& measure, int64_t step) {
+  if (best) return;
+  throw RunError(
+      fmt::format("train.early_stop ended the run at step {}: no evaluation had a finite {}, so no "
+                  "final/ is written",
+                  step, measure),
+      "lower train.lr, or use train.precision: fp32, and start again with --overwrite");
+}
+
 int64_t write_best_as_final(const std::filesystem::path& run_dir, int64_t step,
                             const std::map<std::string, std::string>& files,
                             const Session& session) {

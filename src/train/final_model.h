@@ -21,6 +21,9 @@ std::map<std::string, std::string> side_files(const Session& session);
 void write_final_model(const std::filesystem::path& out, std::vector<LogicalTensor> weights,
                        std::map<std::string, std::string> files, const Session& session);
 
+// RunError where the early end of a run has no best evaluation: all were NaN or infinite.
+void require_best(std::optional<double> best, const std::string& measure, int64_t step);
+
 // The model of checkpoints/best as final/, where train.early_stop ended the run at this step; the
 // step of that model. RunError where it is gone or damaged.
 int64_t write_best_as_final(const std::filesystem::path& run_dir, int64_t step,

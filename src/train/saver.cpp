@@ -129,7 +129,7 @@ void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
   const ScopedPhase saving(ranks_.heartbeat(), Phase::kSaving);
   end_saves(state);
   if (!value) return;
-  if (state->best && !is_better(file_.config().checkpoint.best, *value, *state->best)) {
+  if (!is_better(file_.config().checkpoint.best, *value, state->best)) {
     ++state->evals_without_progress;
     return;
   }

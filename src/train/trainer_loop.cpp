@@ -148,6 +148,7 @@ int Trainer::finish() {
     if (place_.world) place_.world->note_finishing();
     check_run_is_ours(start_);
     if (is_early_) {
+      require_best(state_.best, c_.checkpoint.best, state_.step);
       best_step = write_best_as_final(start_.dir, state_.step, side_files_, session_);
     } else {
       write_last_model(has_whole);

@@ -50,7 +50,7 @@ AnswerResult TrainingAnswers::measure(const Show& show) {
   ranks_->note_phase(Phase::kAnswering);
   events.on_token = [&](size_t, int32_t) {
     ranks_->note_phase(Phase::kAnswering);
-    // Ranks answer their own rows: no collective tells this one that another was lost.
+    // Ranks answer their own rows: no collective reports to this one that another was lost.
     if (ranks_->world().is_aborted()) throw PeerError("answering aborted: another rank was lost");
   };
   events.on_end = [&](size_t, const std::vector<int32_t>&) {
