@@ -28,6 +28,7 @@ class Golden:
     norm_start: float = 1.0  # around which the weights of norms are drawn
     std_of: dict = field(default_factory=dict)  # factors of std, by a part of the name
     folder: Path | None = None  # whose weights are used
+    own_head: bool = False  # lm_head is not the embedding, though transformers 5 ties every T5's
 
 
 COMMON = {"max_position_embeddings": 512, "attention_dropout": 0.0, "bos_token_id": None}
@@ -124,7 +125,7 @@ def t5_models():
         Golden("t5", relu, seq_length=24, source_length=40, std=0.12,
                std_of={**factors, "shared": 8}, special_ids=[0]),
         Golden("t5_v11", gated, seq_length=24, source_length=32, std=0.12, std_of=factors,
-               store_bf16=True),
+               store_bf16=True, own_head=True),
     ]
 
 
@@ -139,6 +140,9 @@ def auto_class(config):
 def random_model(golden, generator):
     """Matrices and biases around 0, norm weights around their start (1, or 0 where the norm adds 1)."""
     model = auto_class(golden.config).from_config(golden.config, dtype=torch.float32)
+    if golden.own_head:
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+        model.all_tied_weights_keys.pop("lm_head.weight")  # as from_pretrained does where they differ
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator) * golden.std
