@@ -4,9 +4,10 @@
     tools/run_interop.py PYTHON [name]...
 
 PYTHON is the interpreter of the pinned environment. A program prints its checks, ends with a line
-"N passed, M failed", and exits 0 where all passed. Long matrices run in part, chosen by the commit's
-hash (tests/interop/sampling.py), whole with FULL=1 in the environment. Two programs run at a time, since each
-leaves a core idle while Python starts or one rank waits; those that promise a time run alone.
+"N passed, M failed", with ", K skipped" where reference data are absent, and exits 0 where none
+failed. Long matrices run in part, chosen by the commit's hash (tests/interop/sampling.py), whole with
+FULL=1 in the environment. Two programs run at a time, since each leaves a core idle while Python
+starts or one rank waits; those that promise a time run alone.
 """
 
 import concurrent.futures
@@ -27,28 +28,28 @@ LONG = {"exact", "fast", "golden", "peers"}  # begin first
 
 
 def run(python, program, say):
-    """(passed, failed) of one program; one that dies, hangs or does not count has failed."""
+    """(passed, failed, skipped) of one program; one that dies, hangs or does not count has failed."""
     command = [python, program, "--weft", ROOT / "build/weft"]
-    count = (0, 0)
+    count = (0, 0, 0)
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace") as child:
         timer = threading.Timer(DEADLINE_S, child.terminate)  # also where no line comes any more
         timer.start()
         for line in child.stdout:
             say(line.rstrip("\n"))
-            if match := re.match(r"(\d+) passed, (\d+) failed", line):
-                count = int(match.group(1)), int(match.group(2))
+            if match := re.match(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", line):
+                count = tuple(int(number or 0) for number in match.groups())
         _, status, used = os.wait4(child.pid, 0)
         code = child.returncode = os.waitstatus_to_exitcode(status)
         timer.cancel()
         say(f"interop: {program.name} used {used.ru_utime + used.ru_stime:.0f} s of the processors")
         if code in (143, -signal.SIGTERM):
             say(f"interop: {program.name} took longer than {DEADLINE_S} s")
-    passed, failed = count
-    if code != 0 and failed == 0 or passed + failed == 0:
-        say(f"interop: {program.name} exited with {code} and counted {passed} + {failed}")
+    passed, failed, skipped = count
+    if code != 0 and failed == 0 or sum(count) == 0:
+        say(f"interop: {program.name} exited with {code} and counted {passed} + {failed} + {skipped}")
         failed += 1
-    return passed, failed
+    return passed, failed, skipped
 
 
 def name_of(program):
@@ -78,8 +79,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
         counts = list(pool.map(lambda p: run_timed(python, p, True), [p for p in programs if name_of(p) not in ALONE]))
     counts += [run_timed(python, p, False) for p in programs if name_of(p) in ALONE]
-    passed, failed = sum(count[0] for count in counts), sum(count[1] for count in counts)
-    print(f"{passed} passed, {failed} failed")
+    passed, failed, skipped = (sum(numbers) for numbers in zip(*counts))
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     sys.exit(1 if failed or not passed else 0)
 
 

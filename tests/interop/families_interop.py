@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""BLOOM and T5 beside PyTorch: three steps from the same weights, and final/ read back by transformers.
+"""BLOOM and T5 against PyTorch: three steps from the same weights, and final/ read back by transformers.
 
     families_interop.py --weft build/weft
 
@@ -195,7 +195,7 @@ def body(args, checks, folder):
         place.mkdir()
         case = make(weft, place)
         if case is None:
-            print(f"skipped: {make.__name__}, its reference data is absent")
+            checks.without_data(make.__name__)
             continue
         for name, rows in (("train", pairs(40, 0)), ("eval", pairs(11, 5))):
             (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

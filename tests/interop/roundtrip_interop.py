@@ -397,7 +397,7 @@ def body(args, checks, folder):
         place.mkdir()
         case = make(weft, place)
         if case is None:
-            print(f"skipped: {make.__name__}, its reference data is absent")
+            checks.without_data(make.__name__)
             continue
         (place / "train.txt").write_text("\n".join(train_texts()) + "\n")
         (place / "eval.txt").write_text("\n".join(eval_texts()) + "\n")
