@@ -149,7 +149,7 @@ struct Diagonals {
   }
 };
 
-// lines: of the bias; partials: room for the sums of all warps.
+// lines: of the bias; partials: memory for the sums of all warps.
 inline Diagonals diagonals_of(const AttentionBackwardArgs& args, const float* lines,
                               float* partials) {
   return {args.bias.buckets, bucket_line(args, lines) + args.T - 1 + kBiasReach,

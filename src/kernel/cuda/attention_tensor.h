@@ -109,7 +109,7 @@ __device__ __forceinline__ void hide_unseen(float (&scores)[kTiles][4], int colu
   }
 }
 
-// lines: of the bias; mask: room for that of dropout, drawn_bytes.
+// lines: of the bias; mask: memory for that of dropout, drawn_bytes.
 void tensor_attention(const Context&, const AttentionArgs&, const float* lines, std::byte* mask);
 
 }  // namespace weft::cuda
