@@ -132,7 +132,7 @@ StreamOptions Session::eval_stream() const {
   StreamOptions o = train_stream();
   o.part = config.data.eval_fraction > 0 ? Part::kEval : Part::kAll;
   o.once = true;
-  o.rows_a_pass = config.parallel.mode == "exact" ? 0 : config.micro_batch();
+  o.rows_per_pass = config.parallel.mode == "exact" ? 0 : config.micro_batch();
   return o;
 }
 

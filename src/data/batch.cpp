@@ -92,13 +92,13 @@ int64_t bucket_length(int64_t longest, int64_t seq_length) {
   return std::min(rounded, seq_length);
 }
 
-void cut_passes(int64_t rows_a_pass, Batch& batch) {
+void cut_passes(int64_t rows_per_pass, Batch& batch) {
   batch.pass_lengths.clear();
   batch.positions = 0;
   const auto targets = batch.values(names::kLengths);
   const bool has_source = batch.padded.source > 0;
-  for (int64_t first = 0; first < batch.num_rows; first += rows_a_pass) {
-    const int64_t rows = std::min(rows_a_pass, batch.num_rows - first);
+  for (int64_t first = 0; first < batch.num_rows; first += rows_per_pass) {
+    const int64_t rows = std::min(rows_per_pass, batch.num_rows - first);
     Lengths cut{bucket_length(longest(targets, first, rows), batch.padded.target)};
     if (has_source)
       cut.source = bucket_length(longest(batch.values(names::kSourceLengths), first, rows),

@@ -81,6 +81,6 @@ int64_t bucket_length(int64_t longest, int64_t seq_length);
 
 // Rows that are computed together need no more positions than the longest of them: fills
 // pass_lengths, and recounts positions.
-void cut_passes(int64_t rows_a_pass, Batch& batch);
+void cut_passes(int64_t rows_per_pass, Batch& batch);
 
 }  // namespace weft

@@ -25,7 +25,7 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
           o.dp);
   require(o.global_batch % o.dp == 0, "train.global_batch {} is not a multiple of parallel.dp {}",
           o.global_batch, o.dp);
-  ensure(o.rows_a_turn == 0 || o.global_batch / o.dp % o.rows_a_turn == 0,
+  ensure(o.rows_per_turn == 0 || o.global_batch / o.dp % o.rows_per_turn == 0,
          "a rank's share must be whole turns");
   ensure(o.kind != ModelKind::kEncoderDecoder || o.decoder_start_id >= 0,
          "an encoder-decoder's rows need a decoder_start_id");
@@ -38,7 +38,7 @@ void check_options(const DataConfig& config, const StreamOptions& o) {
 }  // namespace
 
 bool StreamOptions::takes(int64_t k) const {
-  return k / (rows_a_turn > 0 ? rows_a_turn : global_batch / dp) % dp == dp_rank;
+  return k / (rows_per_turn > 0 ? rows_per_turn : global_batch / dp) % dp == dp_rank;
 }
 
 BatchBuilder::BatchBuilder(const DataConfig& config, const RowSource& rows,

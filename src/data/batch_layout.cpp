@@ -47,8 +47,8 @@ void BatchBuilder::put_rows(Batch& out) {
   out.positions = B * (T + S);
   out.pass_lengths.clear();
   // How much padding is learned must not depend on which rows are computed together.
-  if (config_.layout == "dynamic" && options_.rows_a_pass > 0 && config_.mask_padding)
-    cut_passes(options_.rows_a_pass, out);
+  if (config_.layout == "dynamic" && options_.rows_per_pass > 0 && config_.mask_padding)
+    cut_passes(options_.rows_per_pass, out);
   if (!packs()) out.counted.rows = B;
   out.counted.tokens = out.tokens;
   out.counted.padding = out.positions - out.tokens;

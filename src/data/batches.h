@@ -28,14 +28,14 @@ enum class Part {
 struct StreamOptions {
   uint64_t seed = 42;
   int64_t global_batch = 8;
-  // A rank gets its share of a global batch's rows, rows_a_turn at a time in turn with the
-  // others; 0: all of it at once. dp must divide the batch, and rows_a_turn the share. Order,
+  // A rank gets its share of a global batch's rows, rows_per_turn at a time in turn with the
+  // others; 0: all of it at once. dp must divide the batch, and rows_per_turn the share. Order,
   // state and the length that `dynamic` pads to are the same on every rank.
-  int64_t dp = 1, dp_rank = 0, rows_a_turn = 0;
+  int64_t dp = 1, dp_rank = 0, rows_per_turn = 0;
   bool takes(int64_t k) const;  // row k of a global batch
   // dynamic: this many rows of the share are padded to one length; 0, or where padding is learned:
   // all rows.
-  int64_t rows_a_pass = 0;
+  int64_t rows_per_pass = 0;
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
   // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.

@@ -23,9 +23,9 @@ void take_share(const RunConfig& c, const Layout& layout, int rank, StreamOption
   options->dp = layout.dp;
   options->dp_rank = layout.dp_rank(rank);
   const bool in_turn = layout.data(rank, c.num_passes()).is_pass_major();
-  options->rows_a_turn = in_turn ? c.micro_batch() : 0;
+  options->rows_per_turn = in_turn ? c.micro_batch() : 0;
   // Exact mode pads to the longest row of the global batch, which no layout changes.
-  options->rows_a_pass = layout.is_exact ? 0 : c.micro_batch();
+  options->rows_per_pass = layout.is_exact ? 0 : c.micro_batch();
 }
 
 BatchRunner::BatchRunner(Executor* executor, const Passes& passes)

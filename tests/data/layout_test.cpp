@@ -58,7 +58,7 @@ TEST_F(DynamicLayout, PadsToABucketOfTheLongest) {
 TEST_F(DynamicLayout, ByThePassPadsToTheLongestOfEach) {
   StreamOptions options;
   options.global_batch = 4;
-  options.rows_a_pass = 2;
+  options.rows_per_pass = 2;
   BatchStream stream = open(options);
   ASSERT_TRUE(stream.next(batch_));
   EXPECT_EQ(batch_.padded.target, 80);
@@ -198,21 +198,22 @@ Case draw_case(std::mt19937& random) {
 // The rows of `steps` global batches, put together from the shares of dp ranks.
 std::vector<std::vector<int32_t>> rows_of(const Case& c, const RowSource& rows, int64_t dp,
                                           const StreamState& from, int steps, StreamState* after,
-                                          int64_t rows_a_turn = 0) {
+                                          int64_t rows_per_turn = 0) {
   const auto tokenizer = make_bytes_tokenizer();
   std::vector<std::unique_ptr<BatchStream>> ranks;
   for (int64_t r = 0; r < dp; ++r) {
     StreamOptions o = c.options;
     o.dp = dp;
     o.dp_rank = r;
-    o.rows_a_turn = rows_a_turn;
+    o.rows_per_turn = rows_per_turn;
     ranks.push_back(std::make_unique<BatchStream>(c.config, rows, *tokenizer, o));
     ranks.back()->restore(from);
   }
   std::vector<std::vector<int32_t>> out;
   std::set<std::pair<int64_t, int64_t>> numbers;  // epoch, row
   std::vector<Batch> batches(ranks.size());
-  const int64_t share = c.options.global_batch / dp, turn = rows_a_turn > 0 ? rows_a_turn : share;
+  const int64_t share = c.options.global_batch / dp,
+                turn = rows_per_turn > 0 ? rows_per_turn : share;
   for (int s = 0; s < steps; ++s) {
     for (size_t r = 0; r < ranks.size(); ++r) {
       ranks[r]->next(batches[r]);
@@ -297,7 +298,7 @@ TEST(Shares, OfAnEvaluationHoldEveryRowOnce) {
           o.once = true;
           o.dp = dp;
           o.dp_rank = r;
-          o.rows_a_turn = turn;
+          o.rows_per_turn = turn;
           BatchStream stream(config, *rows, *tokenizer, o);
           Batch batch;
           int64_t count = 0;

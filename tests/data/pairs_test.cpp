@@ -153,7 +153,7 @@ TEST(Pairs, DynamicByThePassPadsBothSides) {
   };
   const auto rows = json_rows(line(70, 3) + line(5, 20) + line(9, 40) + line(17, 1));
   StreamOptions options = pair_options(4);
-  options.rows_a_pass = 2;
+  options.rows_per_pass = 2;
   BatchStream stream(pair_config("dynamic", 512, 64), *rows, *tokenizer, options);
   Batch b;
   ASSERT_TRUE(stream.next(b));
@@ -172,7 +172,7 @@ TEST(Pairs, LearnedPaddingDoesNotDependOnThePass) {
   const auto rows = json_rows(
       "{\"q\":\"abc\",\"a\":\"xyz\"}\n{\"q\":\"d\",\"a\":\"aaaaabbbbbcccccdddddeeeee\"}\n");
   StreamOptions options = pair_options(2);
-  options.rows_a_pass = 1;
+  options.rows_per_pass = 1;
   DataConfig config = pair_config("dynamic", 64, 64);
   config.mask_padding = false;
   for (const ModelKind kind : {ModelKind::kEncoderDecoder, ModelKind::kCausal}) {

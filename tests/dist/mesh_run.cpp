@@ -222,8 +222,8 @@ Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout
   }
   b.target_tokens =
       std::ranges::count_if(b.values(names::kTargets), [](int32_t t) { return t >= 0; });
-  if (config.data.layout == "dynamic" && options.rows_a_pass > 0) {
-    cut_passes(options.rows_a_pass, b);
+  if (config.data.layout == "dynamic" && options.rows_per_pass > 0) {
+    cut_passes(options.rows_per_pass, b);
   }
   return b;
 }

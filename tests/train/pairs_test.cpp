@@ -106,7 +106,7 @@ TEST(Pairs, PassesOfTheirOwnLengthsOnBothSides) {
     options.kind = ModelKind::kEncoderDecoder;
     options.decoder_start_id = 0;
     options.global_batch = 4;
-    options.rows_a_pass = 2;
+    options.rows_per_pass = 2;
     options.vocab_size = kVocab;
     BatchStream stream(c.data, *rows, *tokenizer, options);
     Batch batch;
