@@ -49,9 +49,13 @@ def parse(lines):
 
 
 class RunFollower:
-    """Reports of one run. A step is reported once, also if the run goes back and repeats it."""
+    """Reports of one run. A step is reported once, also if the run goes back and repeats it.
 
-    def __init__(self, run_dir):
+    reported: (step, step of the evaluation) that an earlier follower of the same run came to.
+    """
+
+    def __init__(self, run_dir, reported=(0, 0)):
+        self.reported = reported
         self.events = LineFollower(os.path.join(run_dir, "events.jsonl"), at_end=True)
         self.metrics = LineFollower(os.path.join(run_dir, "metrics.jsonl"))
         self.step = self.eval_step = None  # the last reported; None: not started
@@ -62,7 +66,7 @@ class RunFollower:
         saved, failures = [], []
         for event in parse(self.events.read()):
             if event["event"] == "started" and self.step is None:
-                self.step = self.eval_step = event["step"]
+                self.step, self.eval_step = (max(event["step"], one) for one in self.reported)
             elif event["event"] == "checkpoint" and os.path.basename(event["path"]).startswith("step-"):
                 saved.append((event["step"], event["path"]))
             elif event["event"] in ("rank_died", "node_lost", "rank failed"):

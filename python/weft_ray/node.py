@@ -23,7 +23,7 @@ from weft_ray.follow import RunFollower, summarize
 # Of other launchers: Ray itself may have been started by one, and weft would take itself for its task.
 FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|TORCHELASTIC)_.*)$")
 ENDPOINT = re.compile(r"weft agent --join (\S+) --secret-file")
-POLL_S, TAIL = 0.05, 60
+POLL_S, TAIL, MOST_LINES = 0.05, 60, 10_000
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -56,7 +56,7 @@ class WeftNode:
 
     def __init__(self):
         self.program = self.child = self.follower = self.run_dir = self.endpoint = None
-        self.tail = collections.deque(maxlen=TAIL)
+        self.tail, self.lines = collections.deque(maxlen=TAIL), collections.deque(maxlen=MOST_LINES)
         self.readers = []
 
     def describe(self, digest):
@@ -118,12 +118,13 @@ class WeftNode:
         for line in source:
             target.write(line)
             target.flush()
+            self.lines.append((line, tail is not None))
             if tail is not None:
                 tail.append(line.rstrip("\n"))
             if match := ENDPOINT.search(line):
                 self.endpoint = match.group(1)
 
-    def train(self, run_dir, file_name, text, keys, directory, gpus):
+    def train(self, run_dir, file_name, text, keys, words, directory, gpus, reported):
         """The run file goes into the run directory, since all nodes must see it under one path."""
         self.run_dir = run_dir
         os.makedirs(run_dir, exist_ok=True)
@@ -131,9 +132,9 @@ class WeftNode:
         with tempfile.NamedTemporaryFile("w", dir=run_dir, prefix=".ray-", delete=False) as file:
             file.write(text)
         os.rename(file.name, path)
-        self.follower = RunFollower(run_dir)
+        self.follower = RunFollower(run_dir, reported)
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
-        self.start(["train", path, *sets], directory if os.path.isdir(directory) else run_dir, gpus)
+        self.start(["train", path, *sets, *words], directory if os.path.isdir(directory) else run_dir, gpus)
 
     def secret(self):
         with open(os.path.join(self.run_dir, "secret"), encoding="utf-8") as file:
@@ -151,7 +152,7 @@ class WeftNode:
         deadline = time.monotonic() + wait_s
         while True:
             news = self.look()
-            if news["reports"] or news["failures"] or news["code"] is not None or time.monotonic() > deadline:
+            if news["reports"] or news["failures"] or news["lines"] or news["code"] is not None or time.monotonic() > deadline:
                 return news
             time.sleep(POLL_S)
 
@@ -161,7 +162,10 @@ class WeftNode:
             for reader in self.readers:
                 reader.join(5)
         reports, failures = self.follower.read() if self.follower else ([], [])
-        return {"reports": reports, "failures": failures, "restarts": self.restarts(), "endpoint": self.endpoint, "code": code,
+        lines = [self.lines.popleft() for _ in range(len(self.lines))]
+        is_started = self.follower is not None and self.follower.step is not None
+        reported = (self.follower.step, self.follower.eval_step) if is_started else None
+        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "endpoint": self.endpoint, "code": code,
                 "error": self.error() if code else ""}
 
     def restarts(self):

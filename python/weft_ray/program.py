@@ -11,8 +11,12 @@ PROGRAM = PACKAGE / "bin/weft"
 
 
 def main():
-    """Becomes the program: same process, so that signals, exit code and terminal are its own."""
-    os.execv(PROGRAM, ["weft", *sys.argv[1:]])
+    """Becomes the program: same process, so that signals, exit code and terminal are its own. Ray needs Python."""
+    words = sys.argv[1:]
+    if words[:1] == ["train"] and ("--engine=ray" in words or ("--engine", "ray") in zip(words, words[1:])):
+        from weft_ray import command
+        sys.exit(command.main(words[1:]))
+    os.execv(PROGRAM, ["weft", *words])
 
 
 def digest():

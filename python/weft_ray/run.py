@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import sys
 import time
 
 import ray
@@ -35,10 +36,12 @@ class SupervisorLost(Exception):
 class Run:
     """From actors to a Result, an error, or SupervisorLost."""
 
-    def __init__(self, trainer, placement, failures):
+    def __init__(self, trainer, placement, failures, words, reported):
         self.trainer, self.settings, self.placement = trainer, trainer.settings, placement
         self.earlier = self.failures = failures  # of earlier attempts; all
-        self.places, self.died = [], {}
+        self.places, self.died, self.words = [], {}, words
+        self.is_started = False  # ranks have begun: what --overwrite and --resume asked for is done
+        self.reported = reported  # steps, also of earlier attempts
         self.endpoint = self.secret = None
         self.context = TrainRunContext(run_config=trainer.run_config, train_loop_config=trainer.train_loop_config,
                                        scaling_config=trainer.scaling_config, backend_config=BackendConfig(), dataset_config=DataConfig())
@@ -70,7 +73,8 @@ class Run:
         self.open()
         name = f"ray-{hashlib.sha256(self.settings.text.encode()).hexdigest()[:8]}.yaml"
         try:
-            ray.get(self.head.first.train.remote(self.settings.run_dir, name, self.settings.text, self.keys(), os.getcwd(), self.head.gpus))
+            ray.get(self.head.first.train.remote(self.settings.run_dir, name, self.settings.text, self.keys(), self.words,
+                                               os.getcwd(), self.head.gpus, self.reported))
             code, error = self.follow()
             if code < 0:
                 raise SupervisorLost(f"weft train was killed by signal {-code}")
@@ -115,6 +119,10 @@ class Run:
     def hear_head(self, news):
         self.endpoint = self.endpoint or news["endpoint"]
         self.failures = self.earlier + news["restarts"]
+        if news["reported"] is not None:
+            self.is_started, self.reported = True, news["reported"]
+        for line, is_error in news["lines"] if self.trainer.output else []:
+            print(line, end="", file=sys.stderr if is_error else self.trainer.output, flush=True)
         for metrics, folder in news["reports"]:
             self.report(metrics, folder)
         self.report_failures(news["failures"])
@@ -136,16 +144,21 @@ class Run:
 
     # ---------------------------------------------------------------- callbacks
 
-    def report(self, metrics, folder):
-        checkpoint = Checkpoint(folder) if folder else None
+    def call_back(self, name, *arguments):
+        """A callback that fails ends the run, as in Ray Train."""
         for callback in self.trainer.run_config.callbacks:
-            callback.after_report(self.context, [dict(metrics) for _ in range(self.settings.ranks)], checkpoint)
+            try:
+                getattr(callback, name)(self.context, *arguments)
+            except Exception as error:
+                raise ControllerError(error) from error
+
+    def report(self, metrics, folder):
+        self.call_back("after_report", [dict(metrics) for _ in range(self.settings.ranks)], Checkpoint(folder) if folder else None)
 
     def report_failures(self, failures):
         for rank, message in failures:
             self.died = {max(rank, 0): message}
-            for callback in self.trainer.run_config.callbacks:
-                callback.after_exception(self.context, self.worker_failures(75, message))
+            self.call_back("after_exception", self.worker_failures(75, message))
 
     def close(self):
         """Children end with their actors."""

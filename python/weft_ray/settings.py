@@ -8,6 +8,8 @@ from pathlib import Path
 import yaml
 from ray.train import FailureConfig, LoggingConfig, ScalingConfig, UserCallback
 
+from weft_ray.rows import check_dataset, template_columns
+
 # Decided by ScalingConfig, RunConfig and the placement. In a run file they are for other engines, and replaced.
 OWNED = {"name": "RunConfig(name)", "storage": "RunConfig(storage_path)", "launch.nodes": "the placement group",
          "launch.ranks_per_node": "the placement group", "launch.device": "ScalingConfig(use_gpu)",
@@ -32,6 +34,7 @@ class Settings:
     keys: dict         # run file keys that differ from the text
     max_failures: int
     score: tuple       # (metric, min or max), or None
+    datasets: dict     # {train or eval: (dataset, its columns)}
 
     @property
     def run_dir(self):
@@ -170,10 +173,25 @@ def read_labels(selector, ranks):
     return [dict(selector)] * ranks if isinstance(selector, dict) else selector
 
 
+def read_datasets(datasets, sections, config):
+    """With the columns that the run file's templates name."""
+    texts = [config.get(key, find_key(sections, key)) for key in ("data.text", "data.source", "data.target")]
+    messages = config.get("data.messages", find_key(sections, "data.messages"))
+    texts = [text for text in texts if text] or ([] if messages else ["{text}"])
+    columns = template_columns(texts) + ([messages] if messages else [])
+    for name, dataset in datasets.items():
+        if name not in ("train", "eval"):
+            refuse("datasets", name, "a run has train and eval")
+        if not hasattr(dataset, "iter_batches") or not hasattr(dataset, "select_columns"):
+            refuse(f"datasets[{name!r}]", dataset, "a ray.data.Dataset was expected")
+        if find_key(sections, f"data.{name}") or f"data.{name}" in config:
+            raise ValueError(f"datasets[{name!r}] and data.{name} are both given; remove one of them")
+        check_dataset(name, dataset, columns, messages)
+    return {name: (dataset, columns) for name, dataset in datasets.items()}
+
+
 def read_settings(run, config, scaling, run_config, datasets):
     """Everything that can be refused without a cluster."""
-    if datasets:
-        refuse("datasets", sorted(datasets), "name files in the run file's data.train and data.eval")
     text, sections = read_run(run)
     config = config or {}
     check_keys(config)
@@ -184,4 +202,5 @@ def read_settings(run, config, scaling, run_config, datasets):
     storage = os.path.abspath(os.path.expanduser(run_config.storage_path))
     keys = {**config, **scaling_keys, **checkpoint_keys, "name": run_config.name, "storage": storage, "launch.restart_reset_steps": 0}
     return Settings(run_config.name, storage, text, ranks, bundle, scaling.placement_strategy,
-                    read_labels(scaling.label_selector, ranks), scaling.use_gpu, keys, run_config.failure_config.max_failures, score)
+                    read_labels(scaling.label_selector, ranks), scaling.use_gpu, keys, run_config.failure_config.max_failures, score,
+                    read_datasets(datasets or {}, sections, config))

@@ -1,14 +1,21 @@
 """weft_ray/trainer.py: WeftTrainer, in place of Ray Train's trainers."""
 
-import ray
-from ray.train import RunConfig, ScalingConfig
-from ray.train.v2.api.exceptions import WorkerGroupError
+import os
 
+import ray
+from ray import cloudpickle
+from ray.exceptions import RayTaskError
+from ray.train import RunConfig, ScalingConfig
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+from weft_ray import rows
 from weft_ray.placement import Placement
 from weft_ray.run import Run, SupervisorLost, WeftError
 from weft_ray.settings import read_settings
 
 __all__ = ["WeftError", "WeftTrainer"]
+
+cloudpickle.register_pickle_by_value(rows)  # nodes do not have it
 
 
 class WeftTrainer:
@@ -17,6 +24,7 @@ class WeftTrainer:
     run: path of a run file, or a dict of the same form.
     train_loop_config: keys that replace those of the run file: {"train.lr": 1e-4}.
     scaling_config, run_config: Ray Train's own. A field that is not supported raises a ValueError that names it.
+    datasets: {"train": ray.data.Dataset, "eval": ...}, in place of the run file's data.train and data.eval.
     """
 
     def __init__(self, run, *, train_loop_config=None, scaling_config=None, run_config=None, datasets=None):
@@ -24,19 +32,32 @@ class WeftTrainer:
         self.run_config = run_config or RunConfig()
         self.train_loop_config = train_loop_config
         self.settings = read_settings(run, train_loop_config, self.scaling_config, self.run_config, datasets)
+        self.words, self.output = [], None  # of the command line: further arguments, and where lines are shown
+
+    def write_datasets(self):
+        """Before workers take their CPUs, some of which Ray Data needs."""
+        for name, (dataset, columns) in self.settings.datasets.items():
+            write = ray.remote(num_cpus=0)(rows.write_rows).remote(dataset, columns, os.path.join(self.settings.run_dir, "rows"), name)
+            try:
+                self.settings.keys[f"data.{name}"] = [ray.get(write)]
+            except RayTaskError as error:
+                raise ControllerError(error) from error
 
     def fit(self):
         """Ray Train's Result, or its TrainingFailedError. The same name and storage_path resume."""
         if not ray.is_initialized():
             ray.init()
-        limit, failures = self.settings.max_failures, 0
+        self.write_datasets()
+        limit, failures, words, reported = self.settings.max_failures, 0, self.words, (0, 0)
         with Placement(self.settings) as placement:
             while True:
-                run = Run(self, placement, failures)
+                run = Run(self, placement, failures, words, reported)
                 try:
                     return run.train()
                 except SupervisorLost as lost:
-                    failures = run.failures + 1
+                    failures, reported = run.failures + 1, run.reported
+                    if run.is_started:
+                        words = []
                     run.report_failures([(0, str(lost))])
                     if 0 <= limit < failures:
                         raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(75, "")) from lost

@@ -55,7 +55,6 @@ std::string slurm_version() {
 // What this build lacks, and what it would be good for.
 std::vector<std::string> missing_parts() {
   std::vector<std::string> parts = missing_gpu_parts();
-  parts.emplace_back("engine ray");
   std::string commands_missing;
   for (const Command& c : commands()) {
     if (!c.add)
@@ -79,7 +78,8 @@ Json gather(const Machine& m, const std::optional<Speeds>& speeds) {
   out.set("gpus", to_json(m.gpus));
   out.set("cuda", gather_gpus());
   out.set("libraries", to_json(loaded_libraries()));
-  out.set("engines", Json::Object{{"slurm", slurm_version()}, {"ray", "not built"}});
+  out.set("engines",
+          Json::Object{{"slurm", slurm_version()}, {"ray", "the wheel has it (docs/ray.md)"}});
   out.set("lacks", to_json(missing_parts()));
   out.set("speeds", speeds ? speeds_to_json(*speeds) : Json());
   return out;
@@ -119,7 +119,8 @@ void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& 
   fmt::print("gpus        {}\n", join(all.at("gpus"), "none seen"));
   print_gpus(all.at("cuda"));
   fmt::print("libraries   {}\n", join(all.at("libraries"), "none"));
-  fmt::print("engines     slurm: {}; ray: not built\n", all.at("engines").at("slurm").as_string());
+  fmt::print("engines     slurm: {}; ray: the wheel has it (docs/ray.md)\n",
+             all.at("engines").at("slurm").as_string());
   for (const Json& part : all.at("lacks").as_array())
     fmt::print("lacks       {}\n", part.as_string());
   print_speeds(speeds);

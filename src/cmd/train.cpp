@@ -203,8 +203,12 @@ void continue_run(TrainOptions* options) {
 }
 
 void check_words(const Words& w) {
+  if (w.engine == "ray")
+    throw UserError("--engine ray needs Python with Ray, and this program was started without",
+                    "pip install the wheel of `make wheel` next to Ray, and use its command `weft` "
+                    "(docs/ray.md)");
   require(w.engine == "local" || w.engine == "slurm",
-          "--engine {} is not built; available: local, slurm", w.engine);
+          "--engine {} is not known; available: local, slurm, ray", w.engine);
   require(!w.waits || w.engine == "slurm", "--wait is for --engine slurm, whose job it follows");
   check_run_dir(w.options.run_dir);
 }
@@ -308,7 +312,7 @@ RunCommand add_train(CommandOptions& app) {
   app.add_flag("--convert-states", w->options.convert_states,
                "resume with another train.precision or train.master_weights: convert");
   app.add_flag("--force", w->force, "train even if this machine has too little memory");
-  app.add_option("--engine", w->engine, "local | slurm: as a job (ray is not built)");
+  app.add_option("--engine", w->engine, "local | slurm: as a job | ray: docs/ray.md");
   app.add_flag("--wait", w->waits, "with --engine slurm: follow the job, and exit with its code");
   app.add_option("--nodes", w->nodes, "machines: --set launch.nodes=N")->check(at_least(1), "N");
   app.add_option("--secret-file", w->secret_file,

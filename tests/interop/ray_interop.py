@@ -8,81 +8,17 @@ while the run goes on, the Result is Ray Train's own, the same name resumes, a k
 max_failures says, and everything that is not supported is refused by name. Ray runs in a network of its own.
 """
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 from common import Weft, read_metrics, run_program, write_run_file
+from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, refused,
+                      same_run, sections)
 from ray_cluster import RayCluster, enter
-from sampling import ROOT, is_full
-
-FIRST_STEP_S = 40  # the promise is 4 on a quiet machine
-STEPS, MORE_STEPS, NODE_STEPS = 6, 8, 40
-KILLED = {"steps": 40, "every": 10}
-
-
-def sections(folder, every=3, **train):
-    return {"model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
-            "data": {"train": [str(folder / "data/train.jsonl")], "eval": [str(folder / "data/test.jsonl")], "source": "{question}\n",
-                     "target": "{sql}", "tokenizer": "bytes", "seq_length": 96},
-            "parallel": {"dp": 2, "tp": 2, "mode": "exact"},
-            "train": {"steps": STEPS, "global_batch": 8, "micro_batch": 4, "lr": 1e-3, "eval_every": every, **train},
-            "checkpoint": {"every": every}, "launch": {"threads": 1, "hang_timeout_s": 300}}
-
-
-class Case:
-    """What every check needs."""
-
-    def __init__(self, checks, weft, folder, cluster):
-        self.checks, self.weft, self.folder, self.cluster = checks, weft, folder, cluster
-        self.storage = folder / "storage"
-
-    def own(self, name, **train):
-        """The same run without Ray."""
-        file = write_run_file(self.folder / f"{name}.yaml", {"name": name, **sections(self.folder, **train)})
-        self.weft.train(file, self.folder / "own" / name)
-        return self.folder / "own" / name
-
-    def trainer(self, name, run=None, config=None, workers=4, max_failures=0, callbacks=(), **more):
-        import ray.train
-        from weft_ray import WeftTrainer
-        return WeftTrainer(
-            run or sections(self.folder), train_loop_config=config, scaling_config=ray.train.ScalingConfig(num_workers=workers),
-            run_config=ray.train.RunConfig(name=name, storage_path=str(self.storage), callbacks=list(callbacks),
-                                           failure_config=ray.train.FailureConfig(max_failures=max_failures), **more))
-
-
-def same_run(case, run_dir, own, what):
-    case.checks.equal(case.weft.call("hash", run_dir), case.weft.call("hash", own), f"{what}: weights and states")
-    keys = ("step", "loss", "grad_norm", "lr", "tokens")
-    lines = [[{k: line[k] for k in keys} for line in read_metrics(d)[0]] for d in (run_dir, own)]
-    case.checks.equal(lines[0], lines[1], f"{what}: metrics")
-
-
-def make_recorder():
-    """A UserCallback that remembers; the class exists only once Ray is imported."""
-    import ray.train
-
-    class Recorder(ray.train.UserCallback):
-        def __init__(self, at_step=None):
-            self.reports, self.checkpoints, self.exceptions, self.at_step, self.times = [], [], [], at_step, []
-
-        def after_report(self, run_context, metrics, checkpoint):
-            self.times.append(time.monotonic())
-            if checkpoint:
-                self.checkpoints.append((checkpoint.path, metrics[0]["step"]))
-            else:
-                self.reports.append((run_context.run_config.name, len(metrics), metrics[0]["step"], "eval_loss" in metrics[0]))
-            if self.at_step:
-                self.at_step(metrics[0]["step"])
-
-        def after_exception(self, run_context, worker_exceptions):
-            self.exceptions.append(worker_exceptions)
-
-    return Recorder
+from ray_nodes import check_nodes
+from ray_use import check_command, check_datasets, check_examples
+from sampling import is_full
 
 
 def check_run(case, own):
@@ -126,12 +62,6 @@ def check_resume(case):
     same_run(case, case.storage / "first", case.own("more", steps=MORE_STEPS), "resume")
 
 
-def kill_rank(case, name, rank):
-    """Once: rank processes are children of weft train; found by the status that it writes."""
-    status = json.loads((case.storage / name / ".status.json").read_text())
-    os.kill(status["ranks"][rank]["pid"], signal.SIGKILL)
-
-
 def killer(case, name):
     """Kills rank 2 at the fourth step."""
     done = []
@@ -162,74 +92,27 @@ def check_failures(case):
     same_run(case, case.storage / "survives", case.own("killed", **KILLED), "max_failures=1")
 
 
-def node_sections(folder, steps):
-    run = sections(folder, every=10, steps=steps, global_batch=12)
-    return {**run, "parallel": {"dp": 3, "shard": "zero3", "mode": "exact"}}
-
-
-def processes(name):
-    """{pid: command line} of `weft NAME` here."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            words = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
-        except OSError:
-            continue
-        if words[0].endswith(b"weft") and words[1:2] == [name.encode()]:
-            found[int(pid)] = words
-    return found
-
-
-def secret_is_hidden(case, name):
-    """Neither a command line nor an environment of any process has it; its copies are files of mode 600 in memory."""
-    secret = (case.storage / name / "secret").read_text().strip().encode()
-    seen = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        for kind in ("cmdline", "environ"):
-            try:
-                seen += [f"{pid} {kind}"] if secret in open(f"/proc/{pid}/{kind}", "rb").read() else []
-            except OSError:
-                continue
-    case.checks.equal(seen, [], "several nodes: the secret is in no command line or environment")
-    files = [words[words.index(b"--secret-file") + 1] for words in processes("agent").values()]
-    modes = {oct(os.stat(path).st_mode & 0o777) for path in files}
-    case.checks.equal((len(files), modes), (3, {"0o600"}), "several nodes: three agents, their files have mode 600")
-    in_memory = [path for path in files if os.path.islink(path) and os.readlink(path).startswith(b"/memfd:")]
-    case.checks.equal(len(in_memory), 2, "several nodes: the copies of the other nodes are in memory")
-
-
-def check_nodes(case):
-    """Three nodes of one rank; the actor of one is killed, and another takes its place."""
+def check_actor(case):
+    """kill -9 of the actor with the supervisor: all is started again and resumes. One checkpoint is kept, and the best."""
     import ray.train
-    from weft_ray import WeftTrainer
-    for _ in range(2):
-        case.cluster.add_node(cpus=1)
-    own = case.folder / "own/nodes"
-    case.weft.train(write_run_file(case.folder / "nodes.yaml", {"name": "nodes", **node_sections(case.folder, NODE_STEPS)}), own)
-    done = []
+    times = []
 
     def at_step(step):
-        if step >= 4 and not done:
-            done.append(step)
-            secret_is_hidden(case, "nodes")
-            agent = max(processes("agent"))
-            os.kill(int(open(f"/proc/{agent}/stat").read().split()[3]), signal.SIGKILL)  # its parent: the actor
+        if step >= 12 and not times:
+            times.append(time.monotonic())
+            os.kill(parent_of(min(processes("train"))), signal.SIGKILL)
     recorder = make_recorder()(at_step)
-    result = WeftTrainer(
-        node_sections(case.folder, NODE_STEPS), scaling_config=ray.train.ScalingConfig(num_workers=3, placement_strategy="STRICT_SPREAD"),
-        run_config=ray.train.RunConfig(name="nodes", storage_path=str(case.storage), callbacks=[recorder],
-                                       failure_config=ray.train.FailureConfig(max_failures=1))).fit()
-    case.checks.equal(result.metrics["step"], NODE_STEPS, "several nodes: an actor was killed, and the run has finished")
-    case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, NODE_STEPS + 1)), "several nodes: every step once")
-    same_run(case, case.storage / "nodes", own, "several nodes")
-
-
-def refused(case, what, wanted, make):
-    try:
-        make()
-        case.checks.that(False, f"{what}: refused")
-    except ValueError as error:
-        case.checks.that(wanted in str(error), f"{what}: refused by name", "" if wanted in str(error) else str(error))
+    keep = ray.train.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="eval_loss", checkpoint_score_order="min")
+    result = case.trainer("actor", sections(case.folder, **KILLED), max_failures=1, callbacks=[recorder], checkpoint_config=keep).fit()
+    case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, KILLED["steps"] + 1)), "a killed actor: every step once")
+    case.checks.equal(len(recorder.exceptions), 1, "a killed actor: after_exception")
+    took_s = min(t for t in recorder.times if t > times[0] + 0.5) - times[0]
+    case.checks.that(took_s < FIRST_STEP_S, f"a killed actor: reports go on after {took_s:.1f} s")
+    same_run(case, case.storage / "actor", case.folder / "own/killed", "a killed actor")
+    best = min(read_metrics(case.storage / "actor")[1], key=lambda line: line["eval_loss"])["step"]
+    case.checks.equal({m["step"] for _, m in result.best_checkpoints}, {best, KILLED["steps"]}, "num_to_keep=1 with a score: the newest and the best")
+    case.checks.equal(result.best_checkpoints[-1][1]["step"], best, "num_to_keep=1 with a score: the best is last")
+    case.checks.equal(processes("train"), {}, "no process is left")
 
 
 def check_refusals(case):
@@ -261,18 +144,10 @@ def check_refusals(case):
     refused(case, "score order", "for eval_loss it is \"min\"", checkpoints(checkpoint_score_attribute="eval_loss"))
     refused(case, "the best two", "CheckpointConfig(num_to_keep)=2",
             checkpoints(checkpoint_score_attribute="eval_loss", checkpoint_score_order="min", num_to_keep=2))
-    refused(case, "datasets", "datasets=['train']", lambda: WeftTrainer(run, scaling_config=ScalingConfig(num_workers=4), datasets={"train": 1}))
+    refused(case, "datasets that are none", "a ray.data.Dataset was expected",
+            lambda: WeftTrainer(run, scaling_config=ScalingConfig(num_workers=4), datasets={"train": 1}))
     refused(case, "a key that Ray decides", "launch.nodes is decided by the placement group",
             lambda: WeftTrainer(run, train_loop_config={"launch.nodes": 2}, scaling_config=ScalingConfig(num_workers=4)))
-
-
-def fails(case, what, wanted, trainer):
-    import ray.train
-    try:
-        trainer.fit()
-        case.checks.that(False, f"{what}: fit() raises")
-    except ray.train.TrainingFailedError as error:
-        case.checks.that(wanted in str(error), f"{what}: TrainingFailedError", "" if wanted in str(error) else str(error)[-600:])
 
 
 def check_bad_runs(case):
@@ -285,26 +160,6 @@ def check_bad_runs(case):
     del os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 
 
-def processor_s():
-    """Of every process in this program's namespace, and those that have ended as its children."""
-    ticks = 0
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            ticks += sum(map(int, open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[11:15]))
-        except OSError:
-            continue
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def install_wheel(checks, weft, folder):
-    """For this program alone: Ray's nodes do not see it."""
-    wheel = next((weft.path.parent / "wheel").glob("weft_ray-*.whl"))
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check", "--target", folder, wheel],
-                   check=True)
-    sys.path.append(str(folder))
-    checks.that(wheel.stat().st_size > 0, f"{wheel.name} is installed for the driver")
-
-
 def body(args, checks, folder):
     weft = Weft(args.weft)
     weft.call("corpus", folder / "data", "--seed", 1, "--train", 400, "--test", 16)
@@ -314,11 +169,18 @@ def body(args, checks, folder):
         ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
         case = Case(checks, weft, folder, cluster)
         check_refusals(case)
-        check_run(case, case.own("own"))
+        own = case.own("own")
+        check_run(case, own)
         check_resume(case)
         check_failures(case)
+        check_actor(case)
         check_bad_runs(case)
+        if checks.sample.one_in(2, "datasets"):
+            check_datasets(case)
+        if checks.sample.one_in(2, "command"):
+            check_command(case, own)
         if is_full():
+            check_examples(case)
             check_nodes(case)
         print(f"with Ray's daemons: {processor_s():.0f} s of the processors")
         ray.shutdown()

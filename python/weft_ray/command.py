@@ -1,0 +1,107 @@
+"""weft_ray/command.py: `weft train RUN.yaml --engine ray`: the run file decides, Ray places (RAY_ADDRESS)."""
+
+import argparse
+import os
+import socket
+import sys
+
+from weft_ray import check_ray
+
+CONNECT_S = 10
+USAGE, LOST = 2, 75  # exit codes (docs/contract.md)
+KEPT, RESTARTS = 2, 2  # defaults of checkpoint.keep and launch.max_restarts
+READ = {"name", "storage", "launch.device", "launch.max_restarts"}  # of what Ray's configuration decides: taken from the run file
+
+
+def parse(words):
+    parser = argparse.ArgumentParser(prog="weft train", description="on a Ray cluster (RAY_ADDRESS)", allow_abbrev=False)
+    parser.add_argument("RUN", help="run file (YAML)")
+    parser.add_argument("--engine", choices=["ray"])
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="section.key=value, overrides the run file")
+    parser.add_argument("--resume", default="auto", help="auto | never | CHECKPOINT | RUN_DIR")
+    for name in ("--overwrite", "--convert-states", "--force", "--quiet"):
+        parser.add_argument(name, action="store_true", help="as without Ray")
+    return parser.parse_args(words)
+
+
+def read_sets(words):
+    sets = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign:
+            raise ValueError(f"--set {word}: section.key=value was expected")
+        sets[key] = value
+    return sets
+
+
+def make_trainer(args):
+    """A WeftTrainer whose configuration is the run file's."""
+    import yaml
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+
+    from weft_ray.settings import find_key, read_run
+    from weft_ray.trainer import WeftTrainer
+    _, sections = read_run(args.RUN)
+    sets = read_sets(args.set)
+
+    def value(key, default):
+        found = yaml.safe_load(sets[key]) if key in sets else find_key(sections, key)
+        return default if found is None else found
+
+    name = value("name", None)
+    if name is None:
+        raise ValueError(f"{args.RUN} has no name")
+    sizes = {key: value(key, 1) for key in ("parallel.dp", "parallel.tp")}
+    ranks = sizes["parallel.dp"] * sizes["parallel.tp"]
+    config = {**{key: text for key, text in sets.items() if key not in READ}, **sizes}
+    cpus = value("launch.threads", 0) or 1
+    uses_gpu = value("launch.device", "auto") == "cuda"
+    trainer = WeftTrainer(
+        args.RUN, train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=ranks, use_gpu=uses_gpu, resources_per_worker={"CPU": cpus, **({"GPU": 1} if uses_gpu else {})}),
+        run_config=RunConfig(name=str(name), storage_path=str(value("storage", "runs")),
+                             failure_config=FailureConfig(max_failures=value("launch.max_restarts", RESTARTS)),
+                             checkpoint_config=CheckpointConfig() if value("checkpoint.keep", None) else CheckpointConfig(num_to_keep=KEPT)))
+    flags = [f"--{name}" for name in ("overwrite", "convert-states", "force") if getattr(args, name.replace("-", "_"))]
+    trainer.words = [*flags, "--resume", args.resume]
+    trainer.output = None if args.quiet else sys.stdout  # the program itself is never quiet: it says where it listens
+    return trainer
+
+
+def connect():
+    """Asks first whether anybody listens: Ray itself tries for minutes."""
+    import ray
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if host and port.isdigit():
+            socket.create_connection((host, int(port)), CONNECT_S).close()
+        ray.init(address="auto", log_to_driver=False, logging_level="error")
+    except OSError as error:  # Ray's ConnectionError is one
+        raise ValueError(f"there is no Ray cluster{' at ' + address if address else ''} ({error}): set RAY_ADDRESS, or run `ray start --head`") from error
+
+
+def train(args):
+    from ray.train import TrainingFailedError
+    trainer = make_trainer(args)
+    connect()
+    try:
+        trainer.fit()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except TrainingFailedError as error:
+        failures = getattr(error, "worker_failures", {})
+        if not failures or args.quiet:
+            print(f"error: {error}", file=sys.stderr)
+        return next((one.exit_code for one in failures.values()), LOST)
+
+
+def main(words):
+    args = parse(words)
+    try:
+        check_ray()
+        return train(args)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE

@@ -1,0 +1,137 @@
+"""What the checks of weft on Ray share: run files, trainers, a recording callback, processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from common import read_metrics, write_run_file
+from sampling import ROOT
+
+
+FIRST_STEP_S = 40  # the promise is 4 on a quiet machine
+STEPS, MORE_STEPS, NODE_STEPS = 6, 8, 40
+KILLED = {"steps": 40, "every": 10}
+
+
+def sections(folder, every=3, **train):
+    return {"model": {"path": str(ROOT / "examples/quickstart/model"), "init": "random"},
+            "data": {"train": [str(folder / "data/train.jsonl")], "eval": [str(folder / "data/test.jsonl")], "source": "{question}\n",
+                     "target": "{sql}", "tokenizer": "bytes", "seq_length": 96},
+            "parallel": {"dp": 2, "tp": 2, "mode": "exact"},
+            "train": {"steps": STEPS, "global_batch": 8, "micro_batch": 4, "lr": 1e-3, "eval_every": every, **train},
+            "checkpoint": {"every": every}, "launch": {"threads": 1, "hang_timeout_s": 300}}
+
+
+class Case:
+    """What every check needs."""
+
+    def __init__(self, checks, weft, folder, cluster):
+        self.checks, self.weft, self.folder, self.cluster = checks, weft, folder, cluster
+        self.storage = folder / "storage"
+
+    def own(self, name, **train):
+        """The same run without Ray."""
+        file = write_run_file(self.folder / f"{name}.yaml", {"name": name, **sections(self.folder, **train)})
+        self.weft.train(file, self.folder / "own" / name)
+        return self.folder / "own" / name
+
+    def trainer(self, name, run=None, config=None, workers=4, max_failures=0, callbacks=(), **more):
+        import ray.train
+        from weft_ray import WeftTrainer
+        return WeftTrainer(
+            run or sections(self.folder), train_loop_config=config, scaling_config=ray.train.ScalingConfig(num_workers=workers),
+            run_config=ray.train.RunConfig(name=name, storage_path=str(self.storage), callbacks=list(callbacks),
+                                           failure_config=ray.train.FailureConfig(max_failures=max_failures), **more))
+
+
+def same_run(case, run_dir, own, what):
+    case.checks.equal(case.weft.call("hash", run_dir), case.weft.call("hash", own), f"{what}: weights and states")
+    keys = ("step", "loss", "grad_norm", "lr", "tokens")
+    lines = [[{k: line[k] for k in keys} for line in read_metrics(d)[0]] for d in (run_dir, own)]
+    case.checks.equal(lines[0], lines[1], f"{what}: metrics")
+
+
+def make_recorder():
+    """A UserCallback that remembers; the class exists only once Ray is imported."""
+    import ray.train
+
+    class Recorder(ray.train.UserCallback):
+        def __init__(self, at_step=None):
+            self.reports, self.checkpoints, self.exceptions, self.at_step, self.times = [], [], [], at_step, []
+
+        def after_report(self, run_context, metrics, checkpoint):
+            self.times.append(time.monotonic())
+            if checkpoint:
+                self.checkpoints.append((checkpoint.path, metrics[0]["step"]))
+            else:
+                self.reports.append((run_context.run_config.name, len(metrics), metrics[0]["step"], "eval_loss" in metrics[0]))
+            if self.at_step:
+                self.at_step(metrics[0]["step"])
+
+        def after_exception(self, run_context, worker_exceptions):
+            self.exceptions.append(worker_exceptions)
+
+    return Recorder
+
+
+def refused(case, what, wanted, make):
+    try:
+        make()
+        case.checks.that(False, f"{what}: refused")
+    except ValueError as error:
+        case.checks.that(wanted in str(error), f"{what}: refused by name", "" if wanted in str(error) else str(error))
+
+
+def fails(case, what, wanted, trainer):
+    import ray.train
+    try:
+        trainer.fit()
+        case.checks.that(False, f"{what}: fit() raises")
+    except ray.train.TrainingFailedError as error:
+        case.checks.that(wanted in str(error), f"{what}: TrainingFailedError", "" if wanted in str(error) else str(error)[-600:])
+
+
+def parent_of(pid):
+    return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+
+
+def processes(name):
+    """{pid: command line} of `weft NAME` here."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"weft") and words[1:2] == [name.encode()]:
+            found[int(pid)] = words
+    return found
+
+
+def processor_s():
+    """Of every process in this program's namespace, and those that have ended as its children."""
+    ticks = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            ticks += sum(map(int, open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[11:15]))
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def install_wheel(checks, weft, folder):
+    """For this program alone: Ray's nodes do not see it."""
+    wheel = next((weft.path.parent / "wheel").glob("weft_ray-*.whl"))
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check", "--target", folder, wheel],
+                   check=True)
+    sys.path.append(str(folder))
+    checks.that(wheel.stat().st_size > 0, f"{wheel.name} is installed for the driver")
+
+
+def kill_rank(case, name, rank):
+    """Once: rank processes are children of weft train; found by the status that it writes."""
+    status = json.loads((case.storage / name / ".status.json").read_text())
+    os.kill(status["ranks"][rank]["pid"], signal.SIGKILL)

@@ -1,0 +1,56 @@
+"""weft on several nodes of Ray: bits, the secret, a killed actor."""
+
+import os
+import signal
+
+from common import write_run_file
+from ray_case import NODE_STEPS, make_recorder, parent_of, processes, same_run, sections
+
+
+def node_sections(folder, steps):
+    run = sections(folder, every=10, steps=steps, global_batch=12)
+    return {**run, "parallel": {"dp": 3, "shard": "zero3", "mode": "exact"}}
+
+
+def secret_is_hidden(case, name):
+    """Neither a command line nor an environment of any process has it; its copies are files of mode 600 in memory."""
+    secret = (case.storage / name / "secret").read_text().strip().encode()
+    seen = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for kind in ("cmdline", "environ"):
+            try:
+                seen += [f"{pid} {kind}"] if secret in open(f"/proc/{pid}/{kind}", "rb").read() else []
+            except OSError:
+                continue
+    case.checks.equal(seen, [], "several nodes: the secret is in no command line or environment")
+    files = [words[words.index(b"--secret-file") + 1] for words in processes("agent").values()]
+    modes = {oct(os.stat(path).st_mode & 0o777) for path in files}
+    case.checks.equal((len(files), modes), (3, {"0o600"}), "several nodes: three agents, their files have mode 600")
+    in_memory = [path for path in files if os.path.islink(path) and os.readlink(path).startswith(b"/memfd:")]
+    case.checks.equal(len(in_memory), 2, "several nodes: the copies of the other nodes are in memory")
+
+
+def check_nodes(case):
+    """Three nodes of one rank; the actor of one is killed, and another takes its place."""
+    import ray.train
+    from weft_ray import WeftTrainer
+    for _ in range(2):
+        case.cluster.add_node(cpus=1)
+    own = case.folder / "own/nodes"
+    case.weft.train(write_run_file(case.folder / "nodes.yaml", {"name": "nodes", **node_sections(case.folder, NODE_STEPS)}), own)
+    done = []
+
+    def at_step(step):
+        if step >= 4 and not done:
+            done.append(step)
+            secret_is_hidden(case, "nodes")
+            agent = max(processes("agent"))
+            os.kill(parent_of(agent), signal.SIGKILL)  # the actor
+    recorder = make_recorder()(at_step)
+    result = WeftTrainer(
+        node_sections(case.folder, NODE_STEPS), scaling_config=ray.train.ScalingConfig(num_workers=3, placement_strategy="STRICT_SPREAD"),
+        run_config=ray.train.RunConfig(name="nodes", storage_path=str(case.storage), callbacks=[recorder],
+                                       failure_config=ray.train.FailureConfig(max_failures=1))).fit()
+    case.checks.equal(result.metrics["step"], NODE_STEPS, "several nodes: an actor was killed, and the run has finished")
+    case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, NODE_STEPS + 1)), "several nodes: every step once")
+    same_run(case, case.storage / "nodes", own, "several nodes")

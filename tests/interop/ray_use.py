@@ -1,0 +1,107 @@
+"""weft on Ray as people use it: Ray Data, a shell, the examples."""
+
+import json
+import os
+import subprocess
+import sys
+
+import yaml
+
+from common import write_run_file
+from ray_case import MORE_STEPS, STEPS, fails, refused, same_run, sections
+from ray_cluster import HEAD
+from sampling import ROOT
+
+
+def check_datasets(case):
+    """Rows through Ray Data have the bits of the same rows from a file; a second fit() knows them again."""
+    import pyarrow.json
+    import pyarrow.parquet
+    import ray.data
+    import ray.train
+    from weft_ray import WeftTrainer
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    parquet = case.folder / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.json.read_json(case.folder / "data/train.jsonl"), parquet, row_group_size=50)
+    run = sections(case.folder)
+    file = write_run_file(case.folder / "parquet.yaml", {"name": "parquet", **run, "data": {**run["data"], "train": [str(parquet)]}})
+    case.weft.train(file, case.folder / "own/parquet", "--set", f"train.steps={MORE_STEPS}")
+    del run["data"]["train"]
+    config = ray.train.RunConfig(name="rows", storage_path=str(case.storage))
+    scaling = ray.train.ScalingConfig(num_workers=4)
+
+    def trainer(dataset, **keys):
+        return WeftTrainer(run, train_loop_config=keys, scaling_config=scaling, run_config=config, datasets={"train": dataset})
+    dataset = ray.data.read_parquet(str(parquet))
+    trainer(dataset).fit()
+    trainer(dataset, **{"train.steps": MORE_STEPS}).fit()
+    same_run(case, case.storage / "rows", case.folder / "own/parquet", "rows of Ray Data, resumed")
+    refused(case, "a column that is missing", "datasets['train'] has no column sql", lambda: trainer(dataset.drop_columns(["sql"])))
+    refused(case, "a column of another type", "column question has the type", lambda: trainer(
+        ray.data.from_items([{"question": [1, 2], "sql": "select"}])))
+    refused(case, "rows twice", "datasets['eval'] and data.eval are both given", lambda: WeftTrainer(
+        run, scaling_config=scaling, datasets={"train": dataset, "eval": dataset}))
+    fails(case, "fewer rows than a batch", "global_batch", WeftTrainer(
+        run, scaling_config=scaling, run_config=ray.train.RunConfig(name="few", storage_path=str(case.storage)), datasets={"train": dataset.limit(3)}))
+
+
+def check_command(case, own):
+    """`weft train --engine ray` from a shell: bits, output, exit codes, messages."""
+    env = {**os.environ, "RAY_ADDRESS": case.cluster.address, "PYTHONPATH": str(case.folder / "driver")}
+
+    def weft(*words, **more):
+        done = subprocess.run([sys.executable, "-c", "from weft_ray.program import main; main()", *map(str, words)], env={**env, **more}, text=True,
+                              capture_output=True, timeout=300, check=False, cwd=case.folder)
+        return done.returncode, done.stdout, done.stderr
+
+    file = write_run_file(case.folder / "command.yaml", {"name": "command", "storage": "storage", **sections(case.folder), "train": {
+        **sections(case.folder)["train"], "lr": 0.5}})
+    code, out, err = weft("train", file, "--engine", "ray", "--set", "train.lr=1e-3")
+    case.checks.that(code == 0, "--engine ray: exit 0", (out + err)[-600:] if code else "")
+    case.checks.that(f"step {STEPS}/{STEPS}" in err, "--engine ray: shows the run's lines where weft train shows them", err[-300:] if code else "")
+    same_run(case, case.storage / "command", own, "--engine ray")
+    code, _, err = weft("train", file, "--engine=ray", "--set", "train.learning_rate=1")
+    case.checks.that(code == 2 and "train.learning_rate" in err, "--engine ray, an unknown key: exit 2", "" if code == 2 else err[-300:])
+    code, _, err = weft("train", file, "--engine", "ray", "--set", "launch.nodes=2")
+    case.checks.that(code == 2 and "launch.nodes is decided by the placement group" in err, "--engine ray --set launch.nodes: exit 2", "" if code == 2 else err[-300:])
+    code, _, err = weft("train", file, "--engine", "ray", RAY_ADDRESS=f"{HEAD}:1")
+    case.checks.that(code == 2 and "there is no Ray cluster" in err, "--engine ray without a cluster: exit 2", "" if code == 2 else err[-300:])
+    code, out, _ = weft("--version")
+    case.checks.that(code == 0 and out.startswith("weft "), "without Ray's engine the program itself answers")
+
+
+def example(case, name, *words):
+    """Runs a program of examples/ray on the cluster, from the root of the repository."""
+    env = {**os.environ, "RAY_ADDRESS": case.cluster.address, "PYTHONPATH": str(case.folder / "driver")}
+    done = subprocess.run([sys.executable, ROOT / "examples/ray" / name, "--storage-path", case.storage, *map(str, words)], env=env, text=True,
+                          capture_output=True, timeout=600, check=False, cwd=ROOT)
+    case.checks.that(done.returncode == 0, f"examples/ray/{name}: exit 0", (done.stdout + done.stderr)[-1500:] if done.returncode else "")
+    return done.stdout
+
+
+def check_examples(case):
+    """Workload 1 in TP 2 x DP 2 and workload 4 in dp 3 zero3 through Ray Data, cut down: the bits of weft train alone."""
+    rows = [json.loads(line) for line in (case.folder / "data/train.jsonl").read_text().splitlines()]
+    (case.folder / "wiki.txt").write_text("".join(f"{row['question']} {row['sql']}\n" for row in rows))
+    table = case.folder / "sql.jsonl"
+    table.write_text("".join(json.dumps({"instruction": "Answer in SQL.", "input": row["question"], "output": row["sql"]}) + "\n" for row in rows))
+    small = ["data.tokenizer=bytes", "parallel.mode=exact", "launch.threads=1", "launch.hang_timeout_s=300"]
+
+    def sets(*words):
+        return [part for word in (*small, *words) for part in ("--set", word)]
+
+    def own(number, name, *words):
+        """The same run file, which ends with epochs, and keys without Ray."""
+        run = yaml.safe_load(next((ROOT / "examples/workloads").glob(f"{number}-*.yaml")).read_text())
+        del run["train"]["epochs"]
+        file = write_run_file(case.folder / f"{name}.yaml", run)
+        case.weft.call("train", file, "--run-dir", case.folder / "own" / name, "--quiet", *sets(*words))
+    lines = f"data.train=[{case.folder}/wiki.txt]"
+    out = example(case, "qwen_tp_dp.py", "--resume-from", "example1", "--debug-steps", 4, "--seq-length", 64, *sets(lines))
+    case.checks.that("step 4: loss" in out, "workload 1: the result is shown", out)
+    own(1, "example1", "train.steps=4", "data.seq_length=64", lines)
+    same_run(case, case.storage / "example1", case.folder / "own/example1", "workload 1")
+    out = example(case, "t5_text_to_sql.py", "--rows", table, "--name", "example4", "--batch-size", 4, "--debug-steps", 4, *sets("train.precision=fp32"))
+    case.checks.equal(out.count("answered: "), 3, "workload 4: the trained model answers")
+    own(4, "example4", "parallel.dp=3", "train.global_batch=12", "train.micro_batch=4", "train.steps=4", "train.precision=fp32", f"data.train=[{table}]")
+    same_run(case, case.storage / "example4", case.folder / "own/example4", "workload 4")
