@@ -40,8 +40,9 @@ void NodeSupervisor::tell_to_park(const std::string& reason, bool is_hang, bool 
 }
 
 void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
-  if (!o_.job.has_snapshots || phase_ != Phase::kRunning || !may_recover())
-    return begin_closing(reason);
+  // While it grows some ranks have saved and ended, and are no dead ones to replace.
+  const bool can_park = o_.job.has_snapshots && phase_ == Phase::kRunning && !is_growing_;
+  if (!can_park || !may_recover()) return begin_closing(reason);
   phase_ = Phase::kParking;
   parked_.assign(nodes_.size(), std::nullopt);
   parked_reason_ = reason;

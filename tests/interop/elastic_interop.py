@@ -11,6 +11,7 @@ tolerance. A node that cannot start does not end a run that trained without it.
 """
 
 import json
+import os
 import signal
 import time
 
@@ -132,11 +133,14 @@ class Suite:
                              json.dumps(run.status()["layout"]))
             self.ends_well(run, what, (mode, batch, tp))
 
-    def there_and_back(self, tp):
+    def there_and_back(self, tp, kills=False):
         """4 -> 2 -> 4 nodes, two of them lost at once, two joining together; stopped after that, since
-        nobody knows how many steps it takes. The calm run ends there."""
-        kind, what, constant = ("exact", 8, tp), f"4 -> 2 -> 4, tp {tp}", "train.schedule=constant"
-        with Elastic(self, f"back-{tp}", kind, "--set", "launch.max_restarts=1", "--set",
+        nobody knows how many steps it takes. The calm run ends there. kills: a rank dies while the others
+        save for the larger layout."""
+        kind, constant = ("exact", 8, tp), "train.schedule=constant"
+        name = f"back-{tp}{'-killed' * kills}"
+        what = f"4 -> 2 -> 4, tp {tp}{', a rank killed' * kills}"
+        with Elastic(self, name, kind, "--set", f"launch.max_restarts={1 + kills}", "--set",
                      "train.steps=100000", "--set", constant) as run:
             for host in range(1, NODES):
                 run.join(host)
@@ -146,18 +150,24 @@ class Suite:
             begin = time.monotonic()
             run.join(2)
             run.join(3)
+            if kills:
+                run.says("saving after this step")
+                os.kill(run.ranks_of(1)[0], signal.SIGKILL)
             self.checks.that(run.has_layouts((dp(4), dp(2)), (dp(2), dp(4))), f"{what}: grows",
                              f"{time.monotonic() - begin:.2f} s after the nodes joined")
+            # The event may come before that of the ranks.
+            run.wait(lambda: run.events("started")[-1]["ranks"] == NODES * tp)
             grown = run.events("started")[-1]
             self.checks.equal(grown["ranks"], NODES * tp, f"{what}: all ranks again")
             words = f"saved at step {grown['step']}, from which more nodes join"
-            self.checks.that(words in run.text(), f"{what}: {words}")
+            self.checks.that(kills or words in run.text(), f"{what}: {words}")
             run.has_steps(grown["step"] + 5)
-            self.checks.equal(run.status()["restarts"], 1, f"{what}: growing costs no restart")
+            restarts = run.status()["restarts"]
+            self.checks.that(restarts <= 1 + kills, f"{what}: growing costs no restart", str(restarts))
             run.train.send_signal(signal.SIGTERM)
             self.checks.equal(run.end(), (143, {host: 143 for host in (1, 2, 3)}), f"{what}: exit codes")
             steps = run.steps()
-            calm = self.folder / f"calm-back-{tp}"
+            calm = self.folder / f"calm-{name}"
             self.weft.train(self.files[kind], calm, "--set", f"train.steps={steps}", "--set", constant)
             self.checks.equal([line["step"] for line in read_metrics(run.dir)[0]],
                               list(range(1, steps + 1)), f"{what}: every step once")
@@ -206,8 +216,9 @@ def body(args, checks, folder):
                  for mode, batch, tp in sample(shrinks, lambda k: {k[0], k[1], ("tp", k[2])}, 0.5)]
         cases += [(name, getattr(suite, name)) for name in
                   sample(["missing_at_start", "sent_away"], lambda name: set(), 0.5)]
-        cases += [(f"back-{tp}", lambda tp=tp: suite.there_and_back(tp))
-                  for tp in sample([1, 2], lambda tp: set(), 0.5)]
+        cases += [(f"back-{tp}{'-killed' * kills}", lambda k=(tp, kills): suite.there_and_back(*k))
+                  for tp, kills in sample([(1, False), (2, False), (1, True), (2, True)],
+                                          lambda k: {k[1]}, 0.5)]
         for name, part in cases:
             if args.only and name not in args.only:
                 continue
