@@ -21,11 +21,11 @@ std::vector<int64_t> batch_sizes(int64_t largest) {
 
 // Inputs differ in size, so each plan has its own; the first plan's logits and cache contain those
 // of the others. The buckets of an encoder hold other parameters than those of a decoder.
-void rename_values(Graph& graph, const std::string& plan, bool is_encoder) {
+void rename_values(Graph& graph, const std::string& plan, bool has_encoder_buckets) {
   for (Value& v : graph.values) {
     if (v.kind == ValueKind::kActivation) continue;
     if (v.kind == ValueKind::kParameter) {
-      if (is_encoder && v.name.starts_with("bucket")) v.name = "encode." + v.name;
+      if (has_encoder_buckets && v.name.starts_with("bucket")) v.name = "encode." + v.name;
       continue;
     }
     const bool own = v.kind == ValueKind::kInput;
@@ -36,8 +36,13 @@ void rename_values(Graph& graph, const std::string& plan, bool is_encoder) {
 GeneratePlan finish_plan(Graph graph, const GenerateOptions& o, int64_t batch, int64_t positions,
                          bool is_encoder, const PlanOptions& plan_options) {
   apply_tensor_parallel(&graph, o.rank.cuts, o.rank.tensor);
-  if (o.rank.data.needs_pass()) apply_data_parallel(&graph, o.rank.data);
-  rename_values(graph, plan_name(batch, positions, is_encoder), is_encoder);
+  const std::optional<BucketPlaces>& buckets = o.rank.buckets;
+  if (buckets) {
+    apply_data_parallel(&graph, o.rank.data, *buckets);
+  } else if (o.rank.data.needs_pass()) {
+    apply_data_parallel(&graph, o.rank.data);
+  }
+  rename_values(graph, plan_name(batch, positions, is_encoder), is_encoder && !buckets);
   return {batch, positions, make_plan(std::move(graph), plan_options)};
 }
 

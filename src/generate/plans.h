@@ -6,6 +6,7 @@
 // cache.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "exec/plan.h"
@@ -17,11 +18,12 @@ namespace weft {
 
 // What one of several ranks holds of the model (planning/layout.h); by default all of it. Heads,
 // channels and ids are cut over the tensor axis, and with zero3 weights are spread over the data
-// axis, whose ranks all do the same otherwise.
+// axis, whose ranks all do the same otherwise: in buckets of their own, or in those of training.
 struct GenerateRank {
   Cuts cuts;
   TensorParallel tensor = {};
   DataParallel data = {};
+  std::optional<BucketPlaces> buckets = {};
 };
 
 struct GenerateOptions {

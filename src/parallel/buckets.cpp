@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/error.h"
 #include "base/round_up.h"
 #include "tensor/cell.h"
 
@@ -54,6 +55,7 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
           known.try_emplace(bucket_key(graph, node, behind_layers, r, spans[id]), buckets.size());
       if (is_new) {
         Bucket& made = buckets.emplace_back();
+        made.index = static_cast<int>(buckets.size()) - 1;
         made.layer = node.layer;
         made.is_frozen = graph[r].frozen;
         made.spans_layers = spans[id];
@@ -67,6 +69,45 @@ std::vector<Bucket> make_buckets(const Graph& graph, int dp) {
     }
   }
   for (Bucket& b : buckets) b.elements = round_up(b.elements, kNormCell * dp);
+  return buckets;
+}
+
+BucketPlaces places_of(const Graph& graph, const std::vector<Bucket>& buckets) {
+  BucketPlaces places;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    places.buckets.push_back({buckets[b].elements, buckets[b].spans_layers});
+    for (size_t i = 0; i < buckets[b].parameters.size(); ++i)
+      places.parameters[graph[buckets[b].parameters[i]].name] = {b, buckets[b].offsets[i]};
+  }
+  return places;
+}
+
+std::vector<Bucket> find_buckets(const Graph& graph, const BucketPlaces& places) {
+  std::vector<Bucket> buckets;
+  std::map<size_t, size_t> known;  // by index
+  std::vector<bool> seen(graph.values.size(), false);
+  for (const Node& node : graph.pass) {
+    for (Ref r : node.inputs) {
+      const auto id = static_cast<size_t>(r.id);
+      if (graph[r].kind != ValueKind::kParameter || seen[id]) continue;
+      seen[id] = true;
+      const auto place = places.parameters.find(graph[r].name);
+      ensure(place != places.parameters.end(), graph[r].name + " is in no bucket");
+      const auto [index, offset] = place->second;
+      const auto [found, is_new] = known.try_emplace(index, buckets.size());
+      if (is_new) {
+        Bucket& made = buckets.emplace_back();
+        made.index = static_cast<int>(index);
+        made.layer = node.layer;
+        made.spans_layers = places.buckets[index].spans_layers;
+        made.elements = places.buckets[index].elements;
+      }
+      Bucket& bucket = buckets[found->second];
+      bucket.parameters.push_back(r);
+      bucket.gradients.push_back(Ref{});
+      bucket.offsets.push_back(offset);
+    }
+  }
   return buckets;
 }
 

@@ -7,6 +7,8 @@
 // would gather the first one's bucket.
 #pragma once
 
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 namespace weft {
 
 struct Bucket {
+  int index = 0;  // in the names of its values
   int layer = -1;
   bool is_frozen = false;
   bool spans_layers = false;               // several read it
@@ -28,6 +31,25 @@ struct Bucket {
 
 // In order of first use.
 std::vector<Bucket> make_buckets(const Graph& graph, int dp);
+
+// The places of a graph's parameters in its buckets, by name: for other graphs of the same model,
+// which read some of them in the same memory.
+struct BucketPlaces {
+  struct Place {
+    size_t bucket;
+    int64_t offset;
+  };
+  struct Extent {
+    int64_t elements;
+    bool spans_layers;
+  };
+  std::map<std::string, Place> parameters;
+  std::vector<Extent> buckets;
+};
+BucketPlaces places_of(const Graph& graph, const std::vector<Bucket>& buckets);
+
+// The buckets of `places` that the graph reads, with those of their parameters that it reads.
+std::vector<Bucket> find_buckets(const Graph& graph, const BucketPlaces& places);
 
 // The part of parameter i that is in a rank's shard, in elements of the parameter.
 std::pair<int64_t, int64_t> owned_range(const Graph& graph, const Bucket& bucket, size_t i, int dp,

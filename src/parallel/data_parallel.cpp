@@ -17,14 +17,14 @@ bool is_sharded(const DataParallel& mesh) { return mesh.dp > 1 && mesh.shard != 
 
 class Distributor {
  public:
-  Distributor(Graph* graph, const DataParallel& mesh)
-      : graph_(*graph), mesh_(mesh), buckets_(make_buckets(*graph, mesh.dp)) {}
+  Distributor(Graph* graph, const DataParallel& mesh, std::vector<Bucket> buckets)
+      : graph_(*graph), mesh_(mesh), buckets_(std::move(buckets)) {}
 
   std::vector<Bucket> run() {
     std::vector<Update> updates;
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      lay_out_parameters(buckets_[i], static_cast<int>(i));
-      if (has_gradients(buckets_[i])) lay_out_gradients(buckets_[i], static_cast<int>(i));
+    for (Bucket& b : buckets_) {
+      lay_out_parameters(b);
+      if (has_gradients(b)) lay_out_gradients(b);
     }
     reduce_gradients();
     for (const Bucket& b : buckets_) add_updates(b, &updates);
@@ -40,18 +40,20 @@ class Distributor {
   int64_t shard_elements(const Bucket& b) const { return b.elements / mesh_.dp; }
   int64_t shard_begin(const Bucket& b) const { return mesh_.rank * shard_elements(b); }
 
+  static std::string bucket_name(const Bucket& b, const char* what) {
+    return fmt::format("bucket{}{}", b.index, what);
+  }
   Ref add_bucket(std::string name, Shape shape, Dtype dtype, ValueKind kind) {
     Value v{std::move(name), std::move(shape), dtype, kind};
     v.is_bucket = true;
     return graph_.add(std::move(v));
   }
 
-  void lay_out_parameters(Bucket& b, int index) {
+  void lay_out_parameters(Bucket& b) {
     const Dtype dtype = graph_[b.parameters[0]].dtype;
     const bool cut = mesh_.dp > 1 && mesh_.shard == Shard::kZero3;
     const Shape shape = {cut ? shard_elements(b) : b.elements};
-    const Ref held =
-        add_bucket(fmt::format("bucket{}.parameters", index), shape, dtype, ValueKind::kParameter);
+    const Ref held = add_bucket(bucket_name(b, ".parameters"), shape, dtype, ValueKind::kParameter);
     if (cut) {
       b.param_shard = held;
       for (size_t i = 0; i < b.parameters.size(); ++i) hold_segment(b, i);
@@ -62,7 +64,7 @@ class Distributor {
       Value& p = graph_[b.parameters[i]];
       p.base = held;
       p.base_offset = b.offsets[i];
-      p.is_saved = p.is_saved && index % mesh_.dp == mesh_.rank;
+      p.is_saved = p.is_saved && b.index % mesh_.dp == mesh_.rank;
     }
   }
 
@@ -111,11 +113,11 @@ class Distributor {
   // The accumulators of whole buckets exist where a rank keeps whole gradients.
   bool has_bucket_slots() const { return mesh_.is_exact && !mesh_.is_pass_major(); }
 
-  void lay_out_gradients(Bucket& b, int index) {
+  void lay_out_gradients(Bucket& b) {
     const Dtype dtype = graph_[first_gradient(b)].dtype;
     const bool kept = !cuts_every_pass() || mesh_.num_passes == 1;
     const int64_t slots = has_bucket_slots() ? num_slots() : 1;
-    b.grads = add_bucket(fmt::format("bucket{}.gradients", index), {slots * b.elements}, dtype,
+    b.grads = add_bucket(bucket_name(b, ".gradients"), {slots * b.elements}, dtype,
                          kept ? ValueKind::kGradient : ValueKind::kActivation);
     for (size_t i = 0; i < b.gradients.size(); ++i) {
       if (!b.gradients[i]) continue;
@@ -126,26 +128,24 @@ class Distributor {
     if (!is_sharded(mesh_) && !mesh_.is_pass_major()) return;
     if (!cuts_every_pass()) {
       // In place: the sum of the shard overwrites this rank's own addend.
-      Value v{fmt::format("bucket{}.gradients.shard", index),
-              {shard_elements(b)},
-              dtype,
-              ValueKind::kActivation};
+      Value v{
+          bucket_name(b, ".gradients.shard"), {shard_elements(b)}, dtype, ValueKind::kActivation};
       v.base = b.grads;
       v.base_offset = shard_begin(b);
       b.grad_shard = graph_.add(std::move(v));
       return;
     }
     const int64_t shard_slots = mesh_.is_pass_major() ? num_slots() : 1;
-    b.grad_shard = add_bucket(fmt::format("bucket{}.gradients.shard", index),
-                              {shard_slots * shard_elements(b)}, dtype, ValueKind::kGradient);
-    if (!is_sharded(mesh_)) lay_out_sums(b, index);
+    b.grad_shard = add_bucket(bucket_name(b, ".gradients.shard"), {shard_slots * shard_elements(b)},
+                              dtype, ValueKind::kGradient);
+    if (!is_sharded(mesh_)) lay_out_sums(b);
   }
 
   // Strategy none with gradients that are cut after every pass: a pass writes a leaf, and the
   // update reads a gradient of the same name in a bucket of gathered sums.
-  void lay_out_sums(Bucket& b, int index) {
-    b.grad_sums = add_bucket(fmt::format("bucket{}.gradients.sums", index), {b.elements},
-                             graph_[b.grads].dtype, ValueKind::kGradient);
+  void lay_out_sums(Bucket& b) {
+    b.grad_sums = add_bucket(bucket_name(b, ".gradients.sums"), {b.elements}, graph_[b.grads].dtype,
+                             ValueKind::kGradient);
     for (Ref g : b.gradients) {
       if (!g) continue;
       Value sum = graph_[g];
@@ -301,7 +301,12 @@ class Distributor {
 std::vector<Bucket> apply_data_parallel(Graph* graph, const DataParallel& mesh) {
   ensure(graph->finish.empty(), "data parallelism comes before the optimizer");
   if (!mesh.needs_pass()) return {};
-  return Distributor(graph, mesh).run();
+  return Distributor(graph, mesh, make_buckets(*graph, mesh.dp)).run();
+}
+
+void apply_data_parallel(Graph* graph, const DataParallel& mesh, const BucketPlaces& places) {
+  ensure(graph->finish.empty() && graph->updates.empty(), "a graph with updates has own buckets");
+  Distributor(graph, mesh, find_buckets(*graph, places)).run();
 }
 
 // The order is that of the buckets on every rank, also where a rank updates nothing of a bucket:

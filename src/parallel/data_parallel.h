@@ -41,6 +41,8 @@ struct DataParallel {
 
 // Before the optimizer. Replaces graph->updates by what this rank updates.
 std::vector<Bucket> apply_data_parallel(Graph* graph, const DataParallel& mesh);
+// Of a graph without gradients, whose parameters are in the buckets of another.
+void apply_data_parallel(Graph* graph, const DataParallel& mesh, const BucketPlaces& places);
 
 // After the optimizer: updated shards become whole parameters again (zero1, zero2).
 void add_parameter_gathers(Graph* graph, const std::vector<Bucket>& buckets,

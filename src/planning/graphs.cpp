@@ -31,6 +31,13 @@ Ref trace(const RunConfig& c, const Model& model, bool is_training, Graph* graph
   return losses;
 }
 
+Graph make_cut_eval_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+  Graph graph;
+  add_loss_sum(&graph, trace(c, model, false, &graph));
+  apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
+  return graph;
+}
+
 }  // namespace
 
 Lengths longest_lengths(const RunConfig& config, const Model& model) {
@@ -70,10 +77,15 @@ Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& 
   return graph;
 }
 
+BucketPlaces find_bucket_places(const RunConfig& c, const Model& model, const Layout& layout,
+                                int rank) {
+  // The buckets are in order of first use: the forward pass is enough.
+  const Graph graph = make_cut_eval_graph(c, model, layout, rank);
+  return places_of(graph, make_buckets(graph, layout.dp));
+}
+
 Graph make_eval_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
-  Graph graph;
-  add_loss_sum(&graph, trace(c, model, false, &graph));
-  apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
+  Graph graph = make_cut_eval_graph(c, model, layout, rank);
   apply_data_parallel(&graph, layout.data(rank, c.num_passes()));
   return graph;
 }

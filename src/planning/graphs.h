@@ -18,6 +18,9 @@ RunConfig with_lengths(RunConfig config, const Lengths& lengths);
 Graph make_cut_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
 Graph make_training_graph(const RunConfig& config, const Model& model, const Layout& layout,
                           int rank);
+// Where training and evaluation have the parameters of this rank.
+BucketPlaces find_bucket_places(const RunConfig& config, const Model& model, const Layout& layout,
+                                int rank);
 // Forward and loss only.
 Graph make_eval_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
 

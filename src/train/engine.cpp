@@ -146,7 +146,9 @@ void Engine::make_generator() {
       if (graph[r].is_bucket) continue;
       const std::byte* from = executor_->data(trained.at(graph[r].name));
       const int64_t bytes = portion_elements(portion_of(graph[r])) * dtype_bytes(graph[r].dtype);
-      if (answers->data(r) != from) copied_weights_.push_back({answers->data(r), from, bytes});
+      if (answers->data(r) == from) continue;
+      ensure(splits_questions(ranks_->layout()), graph[r].name + " is not in training's bucket");
+      copied_weights_.push_back({answers->data(r), from, bytes});
     }
   }
 }

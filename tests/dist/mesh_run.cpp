@@ -55,6 +55,7 @@ class Job {
   explicit Job(const MeshRun& run) : run_(run), model_(make_model(run.model, {}, run.families)) {
     config_ = run.config;
     if (run.eval.num_rows > 0) config_.data.eval_fraction = 0.5;  // only: an eval plan is wanted
+    config_.eval.generate = static_cast<int64_t>(run.prompts.size());
     layout_ = resolve_layout(config_, *model_);
     WorldOptions options;
     options.num_ranks = layout_.num_ranks();
@@ -67,6 +68,7 @@ class Job {
     result_.wire.resize(n);
     result_.in_lane.resize(n);
     result_.captured.resize(n);
+    result_.answers.resize(n);
   }
 
   MeshResult run() {
@@ -119,6 +121,7 @@ class Job {
       losses.push_back(ended.sums.mean());
       norms.push_back(ended.grad_norm);
       if (std::isfinite(norms.back())) ++update;
+      if (!run_.prompts.empty()) answer(engine, rank);
     }
     const std::map<Op, int64_t> calls = engine.executor().calls();
     const MeshResult::Counted wire = count_wire(ranks.mesh());
@@ -143,6 +146,14 @@ class Job {
       result_.eval_loss = eval.loss.value();
     }
     for (const Slice& s : held.slices()) copy_slice(s, &result_);
+  }
+
+  void answer(Engine& engine, int rank) {
+    SampleOptions sample;
+    sample.max_new_tokens = config_.eval.max_new_tokens;
+    auto made = engine.generator().generate(run_.prompts, sample);
+    const std::lock_guard lock(mutex_);
+    result_.answers[static_cast<size_t>(rank)].push_back(std::move(made));
   }
 
   void save(const std::vector<Slice>& slices, Ranks& ranks) const {

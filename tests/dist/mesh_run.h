@@ -37,6 +37,8 @@ struct MeshResult {
   std::vector<Counted> wire;
   // Of every fake GPU: what was queued in its lane, and captured.
   std::vector<int64_t> in_lane, captured;
+  // Of every rank: the answers to all prompts, after each step.
+  std::vector<std::vector<std::vector<std::vector<int32_t>>>> answers;
 };
 
 struct MeshRun {
@@ -58,6 +60,8 @@ struct MeshRun {
   NcclLibrary* nccl = nullptr;
   std::function<void(FakeDevice&)> fault;  // what is wrong with these
   int64_t deadline_ms = 0;                 // of collectives; 0: the usual
+  // Answered after every step, with eval.max_new_tokens; empty: eval.generate is off.
+  std::vector<std::vector<int32_t>> prompts;
 };
 
 // Trains one step per batch from weights of seed 5. Ranks are threads of this process; a failure of

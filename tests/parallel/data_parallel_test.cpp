@@ -9,6 +9,7 @@
 
 #include "graph/autodiff.h"
 #include "graph/ops/collectives.h"
+#include "graph/portion.h"
 #include "tests/graph/decoder_graph.h"
 
 namespace weft {
@@ -145,6 +146,46 @@ TEST(DataParallel, WhatAllLayersReadIsGatheredOnce) {
     EXPECT_EQ(gathers[b.param_shard.id], b.spans_layers ? 1 : 2) << b.layer;
     EXPECT_EQ(b.spans_layers, b.parameters == std::vector<Ref>{all});
   }
+}
+
+// A graph that reads a part of another's parameters, in another order, finds their shards where the
+// other has them.
+TEST(DataParallel, AnotherGraphReadsTheSameShards) {
+  Graph trained;
+  const Ref losses = testing::trace_decoder(&trained, {.layers = 3});
+  for (Ref r : trained.of_kind(ValueKind::kParameter))  // in buckets of their own
+    trained[r].frozen = trained[r].shape.size() == 1;
+  add_backward(&trained, losses, Dtype::kF32);
+  const BucketPlaces places = places_of(trained, make_buckets(trained, 2));
+  apply_data_parallel(&trained, {2, 1, Shard::kZero3, 1});
+  Graph reader;
+  Builder g(&reader, Dtype::kF32);
+  std::vector<std::pair<std::string, Shape>> read;
+  for (Ref r : trained.of_kind(ValueKind::kParameter)) {
+    const Portion p = portion_of(trained[r]);
+    if (!trained[r].is_bucket && p.shape.size() == 2) read.emplace_back(p.name, p.shape);
+  }
+  ASSERT_GT(read.size(), 6u);
+  for (size_t i = read.size(); i-- > 2;) {
+    const auto& [name, shape] = read[i];
+    ops::linear(g, g.input(name + ".x", {2, 3, shape[1]}, Dtype::kF32), {g.parameter(name, shape)},
+                {});
+  }
+  apply_data_parallel(&reader, {2, 1, Shard::kZero3, 1}, places);
+  std::map<std::string, Value> stored;
+  for (Ref r : trained.of_kind(ValueKind::kParameter)) stored[trained[r].name] = trained[r];
+  size_t found = 0;
+  for (Ref r : reader.of_kind(ValueKind::kParameter)) {
+    const Value& v = reader[r];
+    ASSERT_TRUE(stored.contains(v.name)) << v.name;
+    const Value& same = stored[v.name];
+    EXPECT_EQ(same.shape, v.shape) << v.name;
+    if (v.is_bucket) continue;
+    ++found;
+    EXPECT_EQ(trained[same.base].name, reader[v.base].name) << v.name;
+    EXPECT_EQ(same.base_offset, v.base_offset) << v.name;
+  }
+  EXPECT_GT(found, 3u);
 }
 
 // Exact mode: leaves are added in accumulators, and each bucket is still reduced by one node: by
