@@ -1,5 +1,6 @@
 // tests/e2e/families_test.cpp: BLOOM and T5 from the command line: layouts, resuming, final/, and
 // mistakes.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "io/hf_folder.h"
@@ -136,6 +137,51 @@ TEST_P(T5, AnswersItsQuestions) {
   EXPECT_TRUE(contains(wanted, "\"ids\": [")) << wanted;
   EXPECT_EQ(generate({"--set", "parallel.tp=2"}), wanted);
   EXPECT_EQ(generate({"--set", "parallel.dp=2", "--set", "parallel.shard=zero3"}), wanted);
+}
+
+// Under zero3 the ranks answer together: as `weft eval` does on that step's checkpoint, as with
+// whole weights on every rank, and without a trace in what is trained.
+TEST_P(T5, AnswersInTrainingUnderZero3) {
+  std::string rows;
+  for (int i = 0; i < 13; ++i)
+    rows += fmt::format(R"({{"q": "q{}", "a": "a{}"}})", i, i % 3) + "\n";
+  run_.write("rows.jsonl", rows);
+  const std::vector<std::string> common = {"data.eval=" + (run_ / "rows.jsonl").string(),
+                                           "parallel.mode=exact",
+                                           "train.eval_every=15",
+                                           "train.lr=1e-2",
+                                           "train.steps=30",
+                                           "checkpoint.every=15",
+                                           "eval.max_new_tokens=6"};
+  const auto with = [&](std::vector<std::string> sets) {
+    sets.insert(sets.end(), common.begin(), common.end());
+    return sets;
+  };
+  train_well(with({"name=silent"}));
+  train_well(with({"name=none", "eval.generate=9", "parallel.dp=2"}));
+  const std::string wanted = hash_of(run_.dir("silent"));
+  const auto matches = metric_texts(run_.dir("none"), "exact_match");
+  ASSERT_EQ(matches.size(), 2u);
+  EXPECT_NE(matches[1], "0.0") << "the test must learn something";
+  for (const char* tp : {"1", "2"}) {
+    const std::string name = fmt::format("tp{}", tp);
+    const auto sets = with({"name=" + name, "eval.generate=9", "parallel.dp=2",
+                            fmt::format("parallel.tp={}", tp), "parallel.shard=zero3"});
+    train_well(sets);
+    EXPECT_EQ(hash_of(run_.dir(name)), wanted) << name;
+    EXPECT_EQ(metric_texts(run_.dir(name), "exact_match"), matches) << name;
+    for (const int64_t step : {15, 30}) {
+      auto evaluated = sets;
+      evaluated.insert(evaluated.end(), {"data.limit=9", "data.source={q}", "data.target={a}",
+                                         "data.target_length=12"});
+      const Ended ended = run_to_end(run_.words(
+          "eval", evaluated, {"--json", "--model", run_.checkpoint(step, name).string()}));
+      ASSERT_EQ(ended.exit_code, 0) << ended.err;
+      EXPECT_EQ(parse_json(ended.out, "eval").at("exact_match"),
+                parse_json(matches[step / 30], "metrics"))
+          << name << " step " << step;
+    }
+  }
 }
 
 TEST_P(T5, MistakesAreNamed) {
