@@ -205,7 +205,7 @@ void Job::begin_end(const std::string& reason) {
 void Job::report_cause() {
   if (!cause_ || is_reported_) return;
   is_reported_ = true;
-  log_error("{}", describe_end(*cause_));
+  log_error("{}", report_end(ranks_, *cause_, stop_signal_));
   tell("failed", *cause_, describe_end(*cause_));
 }
 

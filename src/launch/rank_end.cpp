@@ -23,14 +23,31 @@ std::string describe_signal(int number) {
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
 
+namespace {
+
+std::string words_of(const LocalRanks& ranks, int r) {
+  std::string words = ranks.world().failure(r).value_or("");
+  if (words.empty() && ranks[r].err) words = ranks[r].err->last_line();
+  return words;
+}
+
+}  // namespace
+
+std::string report_end(const LocalRanks& ranks, int r, int stop_signal) {
+  const int status = ranks[r].status;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kUserExit) {
+    if (std::string words = words_of(ranks, r); !words.empty()) return words;
+  }
+  return describe_end(ranks, r, stop_signal);
+}
+
 std::string describe_end(const LocalRanks& ranks, int r, int stop_signal) {
   const LocalRanks::Process& rank = ranks[r];
   std::string text =
       WIFSIGNALED(rank.status)
           ? fmt::format("rank {} was killed by {}", r, describe_signal(WTERMSIG(rank.status)))
           : fmt::format("rank {} ended with exit code {}", r, WEXITSTATUS(rank.status));
-  std::string words = ranks.world().failure(r).value_or("");
-  if (words.empty() && rank.err) words = rank.err->last_line();
+  const std::string words = words_of(ranks, r);
   if (!words.empty() && !is_well(end_of(rank.status, stop_signal))) text += ": " + words;
   return text;
 }

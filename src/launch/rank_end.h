@@ -7,7 +7,7 @@
 
 namespace weft {
 
-inline constexpr int kPeerExit = 75;
+inline constexpr int kUserExit = 2, kPeerExit = 75;
 
 enum class End { kDone, kStopped, kLostPeers, kKilled, kFailed };
 
@@ -18,5 +18,8 @@ bool is_well(End end);
 std::string describe_signal(int number);  // "SIGKILL"
 // "rank 1 was killed by SIGKILL", and its own words where it had some.
 std::string describe_end(const LocalRanks& ranks, int rank, int stop_signal);
+// The same for people: wrong input is not the rank's fault, so it has its words alone, as a process
+// without ranks says them.
+std::string report_end(const LocalRanks& ranks, int rank, int stop_signal);
 
 }  // namespace weft

@@ -168,8 +168,8 @@ struct Failure {
 
 TEST(Job, TheFirstCauseIsNamedFirstAndEndsAll) {
   const Failure failures[] = {
-      {"user_error", 0, 2, "error: rank 0 ended with exit code 2: the run file is wrong\n"},
-      {"user_error", 2, 2, "error: rank 2 ended with exit code 2: the run file is wrong\n"},
+      {"user_error", 0, 2, "error: the run file is wrong\n"},
+      {"user_error", 2, 2, "error: the run file is wrong\n"},
       {"bug", 1, 70, "error: rank 1 ended with exit code 70: a promise is broken\n"},
       {"code", 1, 3, "error: rank 1 ended with exit code 3"},
       {"crash", 2, 75, "error: rank 2 was killed by SIGABRT"},
