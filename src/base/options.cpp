@@ -262,7 +262,7 @@ void OptionTable::give(Option& option, const YamlNode& given, const std::string&
   } else if (option.lacks(*value) &&
              std::count(expected_.begin(), expected_.end(), option.key_) > 0) {
     return;
-  } else if (option.lacks(*value) && !takes_not_built_) {
+  } else if (option.lacks(*value) && !takes(option)) {
     complaints.push_back(fmt::format("{}: {} is {}, which this build does not have{}{}", where,
                                      option.key_, *value,
                                      option.hint_.empty() ? " yet" : ": " + option.hint_,
@@ -273,6 +273,12 @@ void OptionTable::give(Option& option, const YamlNode& given, const std::string&
     assign(option.target_, option.rule_, node);
     option.given_ = true;
   }
+}
+
+bool OptionTable::takes(const Option& option) const {
+  return takes_not_built_ || std::any_of(unread_.begin(), unread_.end(), [&](const auto& key) {
+           return key.ends_with('.') ? option.key_.starts_with(key) : option.key_ == key;
+         });
 }
 
 void OptionTable::expect(const std::vector<std::string>& assignments) {

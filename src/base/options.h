@@ -99,8 +99,9 @@ class OptionTable {
   // have.
   void expect(const std::vector<std::string>& assignments);
   // From here on a value that this build does not have is accepted: for inspecting a run file that
-  // this build cannot train.
+  // this build cannot train. The second: of these keys only, given as "key" or "section.".
   void take_not_built() { takes_not_built_ = true; }
+  void take_not_built(std::vector<std::string> keys) { unread_ = std::move(keys); }
   const std::vector<std::string>& not_built() const { return not_built_; }  // "key: value"
 
   bool was_given(std::string_view key) const;
@@ -115,6 +116,7 @@ class OptionTable {
   Option* find(std::string_view key);
   void give(Option& option, const YamlNode& given, const std::string& where,
             std::vector<std::string>& complaints);
+  bool takes(const Option& option) const;  // also where this build lacks the value
   bool is_section(std::string_view name) const;
   std::string unknown(std::string_view key) const;
   std::optional<std::string> find_similar(std::string_view key) const;
@@ -123,6 +125,7 @@ class OptionTable {
   std::map<std::string, std::string> synonyms_;
   std::vector<std::string> expected_;  // keys
   bool takes_not_built_ = false;
+  std::vector<std::string> unread_;  // keys that are taken
   std::vector<std::string> not_built_;
 };
 

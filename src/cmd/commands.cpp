@@ -9,7 +9,7 @@ const std::vector<Command>& commands() {
       {"verify", "train in several layouts and compare; exit 1 where a tolerance is exceeded",
        add_verify},
       {"plan", "memory, traffic and time per step, without a device", add_plan},
-      {"eval", "loss, perplexity and exact match of a model", add_eval},
+      {"eval", "loss, perplexity, exact and SQL match of a model", add_eval},
       {"generate", "continue a prompt", add_generate},
       {"export", "write a checkpoint as a Hugging Face folder", add_export},
       {"inspect", "what a checkpoint, safetensors file, data file or tokenizer holds", add_inspect},

@@ -80,7 +80,11 @@ RunCommand add_eval(CommandOptions& app) {
     bool json = false, force = false;
   };
   auto w = std::make_shared<Words>();
-  app.add_option("RUN", w->run, "run file (YAML)")->required();
+  app.add_option(
+         "RUN", w->run,
+         "run file (YAML); with data.target all rows of data.eval are answered, and compared as "
+         "eval.match says")
+      ->required();
   app.add_option("--model", w->model,
                  "folder, checkpoint or run directory; default: the run's newest checkpoint");
   app.add_option("--set", w->sets, "section.key=value, overrides the run file")
@@ -93,7 +97,7 @@ RunCommand add_eval(CommandOptions& app) {
     set_log_quiet(rank && rank->rank > 0);
     std::optional<StopSignals> early;  // a rank has a supervisor that handles them
     if (!rank) early.emplace(nullptr, kEvalWords);
-    RunFile file(w->run, w->sets);
+    RunFile file(w->run, w->sets, RunFile::Use::kEval);
     apply_launch_env(file.config().launch.env);  // ranks inherit it
     check_environment();
     const std::string precision = choose_precision(&file);

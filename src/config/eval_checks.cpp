@@ -6,6 +6,9 @@
 namespace weft {
 namespace {
 
+constexpr const char* kNoAnswer =
+    "but there is no answer to compare with: give data.source and data.target";
+
 void check_best(const RunConfig& c, std::vector<std::string>* complaints) {
   const std::string& best = c.checkpoint.best;
   if (best == "eval_loss") return;
@@ -24,7 +27,7 @@ void check_best(const RunConfig& c, std::vector<std::string>* complaints) {
 
 }  // namespace
 
-void check_evaluation(const RunConfig& c, std::vector<std::string>* complaints) {
+void check_training_evaluation(const RunConfig& c, std::vector<std::string>* complaints) {
   const std::string set = ": give data.eval, or data.eval_fraction";
   if (c.train.early_stop > 0 && !c.has_eval()) {
     complaints->push_back(fmt::format(
@@ -34,13 +37,14 @@ void check_evaluation(const RunConfig& c, std::vector<std::string>* complaints) 
     complaints->push_back(fmt::format("eval.generate is {}, but there are no rows for evaluation{}",
                                       c.eval.generate, set));
   }
-  if (c.data.target.empty() && (c.eval.generate > 0 || c.eval.match == "sql")) {
-    complaints->push_back(
-        fmt::format("{}, but there is no answer to compare with: give data.source and data.target",
-                    c.eval.generate > 0 ? fmt::format("eval.generate is {}", c.eval.generate)
-                                        : "eval.match is sql"));
-  }
+  if (c.eval.generate > 0 && c.data.target.empty())
+    complaints->push_back(fmt::format("eval.generate is {}, {}", c.eval.generate, kNoAnswer));
   check_best(c, complaints);
+}
+
+void check_evaluation(const RunConfig& c, std::vector<std::string>* complaints) {
+  if (c.data.target.empty() && c.eval.match == "sql")
+    complaints->push_back(fmt::format("eval.match is sql, {}", kNoAnswer));
 }
 
 }  // namespace weft

@@ -22,7 +22,9 @@ void bind_model(OptionTable& t, ModelConfig& c) {
         "pretrained: the weights of model.path; random: the architecture's own initialization, "
         "drawn from seed (config.json is enough)")
       .one_of({"pretrained", "random"});
-  t.add("model.num_layers", &c.num_layers, "keep only the first layers; null = all").at_least(1);
+  t.add("model.num_layers", &c.num_layers,
+        "keep only the first layers (of an encoder-decoder: of both stacks); null = all")
+      .at_least(1);
   t.add("model.dropout", &c.dropout,
         "of all sites that the family has, in training only; null = the configuration's "
         "(attention_dropout, resid_pdrop ...)")
@@ -75,10 +77,10 @@ void bind_data(OptionTable& t, DataConfig& c) {
         "that the tokenizer's own template adds (T5: eos) always stay")
       .one_of({"auto", "true", "false"});
   t.add("data.fraction", &c.fraction,
-        "use only this fraction of the rows, the first ones in file order")
+        "use only this fraction of the rows, the first ones in file order; of data.eval too")
       .above(0)
       .at_most(1);
-  t.add("data.limit", &c.limit, "use only the first N rows; 0 = all").at_least(0);
+  t.add("data.limit", &c.limit, "use only the first N rows, of data.eval too; 0 = all").at_least(0);
   t.add("data.shuffle", &c.shuffle, "a new order of the rows each epoch, by seed");
 }
 
@@ -214,7 +216,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
         "how many of the newest checkpoints to keep; the best by evaluation is kept too")
       .at_least(1);
   t.add("checkpoint.best", &c.checkpoint.best,
-        "the measure of the best checkpoint; matches need eval.generate")
+        "the measure of the best checkpoint; exact_match needs eval.generate and eval.match exact, "
+        "sql_match needs eval.generate and eval.match sql")
       .one_of({"eval_loss", "exact_match", "sql_match"});
   t.add("checkpoint.fallback", &c.checkpoint.fallback,
         "folder of the local copy of a run whose storage is s3://; empty = below the cache folder");
@@ -314,8 +317,12 @@ int64_t RunConfig::loss_divisor() const {
 int64_t RunConfig::num_passes() const { return train.global_batch / (parallel.dp * micro_batch()); }
 
 RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets, Use use)
-    : table_(std::make_unique<OptionTable>()) {
+    : use_(use), table_(std::make_unique<OptionTable>()) {
   if (use == Use::kLook) table_->take_not_built();
+  if (use == Use::kEval) {
+    table_->take_not_built(
+        {"train.optimizer", "train.recompute", "train.offload", "train.offload_to", "track."});
+  }
   bind_options(table_.get(), &config_);
   std::vector<std::string> complaints;
   const std::string text = read_file(path, 1 << 20);
@@ -323,16 +330,19 @@ RunFile::RunFile(const std::filesystem::path& path, const std::vector<std::strin
   table_->read(parse_yaml(text, path.string()), path.string(), complaints);
   for (const std::string& set : sets) table_->set(set, complaints);
   table_->check_required(complaints);
+  check(std::move(complaints));
+}
+
+void RunFile::check(std::vector<std::string> complaints) const {
   check_config(*table_, config_, &complaints);
+  if (use_ != Use::kEval) check_training_evaluation(config_, &complaints);
   refuse(complaints);
 }
 
 void RunFile::choose_precision(const std::string& value) {
   config_.train.precision = value;
   table_->mark_chosen("train.precision", "auto");
-  std::vector<std::string> complaints;
-  check_config(*table_, config_, &complaints);
-  refuse(complaints);
+  check({});
 }
 
 void RunFile::use_nodes(int64_t nodes) {

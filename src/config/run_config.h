@@ -105,8 +105,9 @@ struct RunConfig {
 // A run file read, checked and resolved. All complaints are collected in one UserError.
 class RunFile {
  public:
-  // kLook: keys that this build cannot train with are accepted and listed, not rejected.
-  enum class Use { kTrain, kLook };
+  // kLook: keys that this build cannot train with are accepted and listed, not rejected. kEval:
+  // those that only training reads are not checked.
+  enum class Use { kTrain, kLook, kEval };
   RunFile(const std::filesystem::path& path, const std::vector<std::string>& sets,
           Use use = Use::kTrain);
   const RunConfig& config() const { return config_; }
@@ -125,7 +126,10 @@ class RunFile {
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
 
  private:
+  void check(std::vector<std::string> complaints) const;  // and of all keys together
+
   RunConfig config_;
+  Use use_;
   std::unique_ptr<OptionTable> table_;
   std::string asked_;  // the resolved file before use_nodes; "": it was not called
 };
@@ -138,8 +142,10 @@ std::string other_device_words(std::string_view value);
 std::string other_precision_words(std::string_view value);
 // Checks that global_batch, micro_batch and grad_accum divide.
 void check_batch(const RunConfig& config, std::vector<std::string>* complaints);
-// Contradictions among the keys of evaluation: eval.*, checkpoint.best, train.early_stop.
+// Contradictions among the keys of evaluation: of an evaluation alone, and of those in training,
+// which read eval.generate, checkpoint.best and train.early_stop too.
 void check_evaluation(const RunConfig& config, std::vector<std::string>* complaints);
+void check_training_evaluation(const RunConfig& config, std::vector<std::string>* complaints);
 void check_config(const OptionTable& table, const RunConfig& config,
                   std::vector<std::string>* complaints);
 

@@ -281,6 +281,14 @@ TEST_F(Options, InspectionAcceptsUnbuiltValues) {
   EXPECT_EQ(table.not_built(), (Lines{"train.precision: fp16", "parallel.tp: 4"}));
 }
 
+TEST_F(Options, UnreadKeysMayHaveUnbuiltValues) {
+  table.take_not_built({"train."});
+  const Lines complaints = read("train: {precision: fp16}\nparallel: {tp: 4}\n");
+  ASSERT_EQ(complaints.size(), 1u);
+  EXPECT_NE(complaints[0].find("parallel.tp is 4"), std::string::npos) << complaints[0];
+  EXPECT_EQ(table.not_built(), Lines{"train.precision: fp16"});
+}
+
 TEST_F(Options, EntriesForHelp) {
   EXPECT_EQ(read("train: {lr: 0.5}\n"), Lines{});
   for (const OptionEntry& e : table.entries()) {
