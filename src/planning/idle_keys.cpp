@@ -29,9 +29,19 @@ void add_optimizer_keys(const OptimizerConfig& c, std::vector<std::string>* line
   add("train.momentum", c.momentum != usual.momentum, fmt::format("{}", c.momentum));
 }
 
+// The first evaluation is the best so far, and there is always one at the end.
+void add_early_stop(const TrainConfig& c, std::vector<std::string>* lines) {
+  const bool is_known = c.steps ? c.eval_every > 0 : c.eval_every == 0;
+  if (c.early_stop == 0 || !is_known) return;
+  const int64_t evaluations = c.steps ? (*c.steps + c.eval_every - 1) / c.eval_every : c.epochs;
+  if (evaluations > c.early_stop) return;
+  lines->push_back(fmt::format("train.early_stop: {} has no effect: the run has {} evaluation{}",
+                               c.early_stop, evaluations, evaluations == 1 ? "" : "s"));
+}
+
 }  // namespace
 
-std::vector<std::string> idle_keys(const RunConfig& c) {
+std::vector<std::string> idle_keys(const RunConfig& c, const Model& model) {
   std::vector<std::string> lines;
   if (c.parallel.dp == 1 && c.parallel.shard != "none")
     lines.push_back(
@@ -43,6 +53,13 @@ std::vector<std::string> idle_keys(const RunConfig& c) {
                     c.train.loss_scale, c.train.precision));
   }
   add_optimizer_keys(c.train.optimizer, &lines);
+  add_early_stop(c.train, &lines);
+  if (c.data.target_length != DataConfig().target_length && !reads_source(model)) {
+    lines.push_back(
+        fmt::format("data.target_length: {} has no effect: this model has no encoder, and "
+                    "data.seq_length holds prompt and answer",
+                    c.data.target_length));
+  }
   return lines;
 }
 

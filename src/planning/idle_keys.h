@@ -6,12 +6,13 @@
 
 #include "config/run_config.h"
 #include "data/batches.h"
+#include "model/model.h"
 #include "tensor/device.h"
 
 namespace weft {
 
 // Keys that were set but have no effect in this run, one line each.
-std::vector<std::string> idle_keys(const RunConfig& config);
+std::vector<std::string> idle_keys(const RunConfig& config, const Model& model);
 // The same for this device: train.tf32, WEFT_COMM.
 std::vector<std::string> idle_on(const RunConfig& config, const Device& device);
 

@@ -122,7 +122,7 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   r.tokens = c.train.global_batch * c.data.seq_length;
   r.ranks_of_node = static_cast<int>(c.ranks_per_node());
   r.threads = choose_threads(c.launch, r.ranks_of_node);
-  r.idle = idle_keys(c);
+  r.idle = idle_keys(c, model);
   const std::string warmup = long_warmup(c.train.schedule, {c.train.steps.value_or(0)});
   if (!warmup.empty()) r.idle.push_back(warmup);
   r.is_longest = c.data.layout == "dynamic";

@@ -46,7 +46,7 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
     log_info("{}", r.loaded.conversion);
   }
   if (!r.start.checkpoint) log_info("{}", r.file.resolved());
-  for (const std::string& line : idle_keys(c)) log_warning("{}", line);
+  for (const std::string& line : idle_keys(c, *r.session.model)) log_warning("{}", line);
   warn_of_schedule(c.train.schedule, r.length, {r.state.step, r.state.updates, record.last_lr()});
   report_device(c, r.device);
   log_info("{}", start_line(c, *r.session.model, ranks.layout(), &engine, r.device));
@@ -74,11 +74,13 @@ void report_finish(const RunConfig& config, const std::filesystem::path& dir,
     log_info("{} of {} steps overflowed in fp16 and changed nothing", overflowed, state.step);
   if (empty > 0)
     log_info("{} of {} steps had no target token and changed nothing", empty, state.step);
+  const int64_t stalled = state.evals_without_progress;
   if (best_step)
     log_info(
-        "stopped early: {} evaluations without a better {} than that of step {}, whose model "
+        "stopped early: {} without a better {} than that of step {}, whose model "
         "is in final/",
-        state.evals_without_progress, config.checkpoint.best, *best_step);
+        fmt::format("{} evaluation{}", stalled, stalled == 1 ? "" : "s"), config.checkpoint.best,
+        *best_step);
   if (best_step && config.checkpoint.best != "eval_loss" && state.best == 0.0)
     log_warning(
         "no answer has matched so far, so no evaluation could be better than the first: raise "
