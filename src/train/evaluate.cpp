@@ -25,6 +25,7 @@
 #include "train/next_batch.h"
 #include "train/rank_agreement.h"
 #include "train/run_history.h"
+#include "train/same_model.h"
 #include "train/weights.h"
 
 namespace weft {
@@ -218,6 +219,7 @@ EvalReport evaluate(const RunConfig& given_config, const std::string& model, con
   });
   if (!found) found.emplace(open_logical(path));
   const LogicalModel& source = *found;
+  check_same_architecture(source, session);
   if (source.kind == LogicalModel::Kind::kCheckpoint) {
     report.step = CheckpointReader(source.path).state().at("step").as_int();
   }

@@ -36,7 +36,46 @@ std::string differences(const Json& before, const Json& now) {
   return list;
 }
 
+std::string architecture_of(const Json& config) {
+  const Json* list = config.find("architectures");
+  if (list && list->is_array() && !list->as_array().empty() && list->as_array()[0].is_string())
+    return list->as_array()[0].as_string();
+  const Json* type = config.find("model_type");
+  return type && type->is_string() ? type->as_string() : "";
+}
+
+// Sizes by the families' names for them, where both have them.
+std::string other_sizes(const Json& theirs, const Json& ours) {
+  std::string list;
+  for (const char* key :
+       {"vocab_size", "hidden_size", "d_model", "n_embd", "num_hidden_layers", "num_layers",
+        "num_decoder_layers", "n_layer", "num_attention_heads", "num_heads", "n_head",
+        "num_key_value_heads", "head_dim", "d_kv", "intermediate_size", "d_ff", "n_inner"}) {
+    const Json *a = theirs.find(key), *b = ours.find(key);
+    if (!a || !b || text_of(a) == text_of(b)) continue;
+    list +=
+        fmt::format("{}{} {} instead of {}", list.empty() ? "" : ", ", key, text_of(a), text_of(b));
+  }
+  return list;
+}
+
 }  // namespace
+
+void check_same_architecture(const LogicalModel& source, const Session& session) {
+  if (!source.config.is_object()) return;
+  const Json ours = trained_config(session.model_config, session.config);
+  const std::string theirs = architecture_of(source.config), wanted = architecture_of(ours);
+  const bool is_other = !theirs.empty() && !wanted.empty() && theirs != wanted;
+  const std::string sizes = other_sizes(source.config, ours);
+  if (!is_other && sizes.empty()) return;
+  throw UserError(
+      fmt::format("{} is not a model of this run file, whose model.path is {}: it is a {}",
+                  source.path.string(), session.folder.path().string(),
+                  is_other ? fmt::format("{}, not a {}", theirs, wanted)
+                           : fmt::format("{} with {}", theirs, sizes)),
+      fmt::format("evaluate it with --set model.path={} --set model.init=pretrained",
+                  source.path.string()));
+}
 
 void check_same_model(const std::filesystem::path& checkpoint, const Session& session) {
   const std::filesystem::path kept = checkpoint / "config.json";

@@ -105,6 +105,8 @@ TEST(Evaluation, AnswersDuringTraining) {
   for (const Sets& layout :
        {Sets{}, Sets{"parallel.dp=2"}, Sets{"parallel.tp=2"}, Sets{"parallel.mode=exact"},
         Sets{"parallel.dp=2", "parallel.shard=zero3"}, Sets{"train.precision=bf16"},
+        Sets{"parallel.dp=2", "parallel.shard=zero3",
+             "model.freeze=[model.layers.0.*, \"*norm*\"]"},
         Sets{"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero2", "parallel.mode=exact"},
         Sets{"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3", "train.precision=bf16"}}) {
     const TinyRun run;
@@ -193,9 +195,6 @@ TEST(Evaluation, ContradictionsAreRefused) {
        {"eval.match is exact", "set it to sql"}},
       {pairs(run, {"checkpoint.best=exact_match", "eval.generate=3", "eval.match=sql"}),
        {"eval.match is sql", "set it to exact"}},
-      {pairs(run, {"eval.generate=3", "parallel.dp=2", "parallel.shard=fsdp",
-                   "model.freeze=model.layers.0.*"}),
-       {"zero3", "is frozen", "weft eval"}},
   };
   for (const auto& c : cases) {
     const Ended ended = run.train(c.sets);
@@ -203,6 +202,67 @@ TEST(Evaluation, ContradictionsAreRefused) {
     expect_parts(ended.err, c.parts);
   }
   EXPECT_FALSE(fs::exists(run.dir()));
+}
+
+// What only training reads does not prevent an evaluation.
+TEST(Evaluation, KeysOfTrainingAreNotChecked) {
+  const TinyRun run;
+  write_pairs(run);
+  run.train_well(pairs(run, {"train.steps=1"}));
+  const std::string model = run.dir().string();
+  const std::string wanted = eval_json(run, pairs(run, {}), model).at("eval_loss").dump();
+  for (const char* set :
+       {"checkpoint.best=sql_match", "train.optimizer=adamw8bit", "train.recompute=full"}) {
+    EXPECT_EQ(run.train(pairs(run, {set})).exit_code, 2) << set;
+    EXPECT_EQ(eval_json(run, pairs(run, {set}), model).at("eval_loss").dump(), wanted) << set;
+  }
+  const Ended ended = run_to_end(run.words("eval", pairs(run, {"data.format=idx"})));
+  EXPECT_EQ(ended.exit_code, 2);
+  expect_parts(ended.err, {"data.format is idx", "does not have"});
+}
+
+// Wrong input is not a rank's fault.
+TEST(Evaluation, SeveralRanksSayWhatOneSays) {
+  const TinyRun run;
+  write_pairs(run);
+  run.train_well(pairs(run, {"train.steps=1"}));
+  const struct {
+    Sets sets, more;
+    const char* part;
+  } cases[] = {{{}, {}, "error: the run file has no rows for evaluation"},
+               {pairs(run, {"data.target={z}", "data.source={y}"}), {}, "there are no columns"},
+               {pairs(run, {"data.eval=/none.jsonl"}), {}, "there is no file /none.jsonl"},
+               {pairs(run, {"data.tokenizer=auto"}), {}, "no tokenizer"},
+               {pairs(run, {}), {"--model", "/none"}, "error: there is no folder or file /none"}};
+  for (const auto& c : cases) {
+    const Ended one = run_to_end(run.words("eval", c.sets, c.more));
+    Sets sets = c.sets;
+    sets.emplace_back("parallel.dp=2");
+    const Ended two = run_to_end(run.words("eval", sets, c.more));
+    EXPECT_EQ(two.exit_code, 2);
+    expect_parts(two.err, {c.part});
+    EXPECT_EQ(two.err, one.err);
+  }
+  const Ended trained = run.train({"data.tokenizer=auto", "parallel.dp=2"});
+  EXPECT_EQ(trained.exit_code, 2);
+  EXPECT_TRUE(!contains(trained.err, "exit code")) << trained.err;
+}
+
+TEST(Evaluation, AnotherModelIsNamed) {
+  const TinyRun run;
+  write_pairs(run);
+  run.train_well(pairs(run, {"train.steps=1", "name=other"}));
+  const std::string other = (run.dir("other") / "final").string();
+  const auto expect_refused = [&](const std::vector<std::string>& parts) {
+    const Ended ended = run_to_end(run.words("eval", pairs(run, {}), {"--model", other}));
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    expect_parts(ended.err, parts);
+    expect_parts(ended.err, {other, (run / "model").string(), "--set model.path=" + other});
+  };
+  run.change_config("intermediate_size", 72);
+  expect_refused({"with intermediate_size ", "instead of 72"});
+  run.change_config("architectures", Json(Json::Array{Json("MistralForCausalLM")}));
+  expect_refused({"not a MistralForCausalLM"});
 }
 
 }  // namespace
