@@ -97,6 +97,7 @@ struct Work {
         prompts(read_prompts(options.prompts)),
         ids(encode_prompts(options.prompts, prompts, *tokenizer,
                            reads_source(*model) ? 0 : model->max_positions())) {
+    check_ids(options.prompts, ids, model->vocab_size());
     check_generate_layout(layout);
     options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
     move_special_stops(*tokenizer, &options.stops, &options.sample.stop_ids);

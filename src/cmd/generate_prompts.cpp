@@ -52,7 +52,9 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string
 std::vector<std::string> read_prompts(const PromptOptions& options) {
   if (options.prompt) return {repaired(*options.prompt, "--prompt")};
   if (!options.file.empty()) {
-    return split_lines(repaired(read_file(options.file), options.file));
+    std::vector<std::string> lines = split_lines(repaired(read_file(options.file), options.file));
+    require(!lines.empty(), "no prompts in {}: wanted one per line", options.file);
+    return lines;
   }
   if (::isatty(STDIN_FILENO)) {
     throw UserError("no prompt was given",
@@ -72,6 +74,18 @@ std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
     ids.push_back(encode_prompt(tokenizer, prompts[i], name_prompt(options, i), max_positions));
   }
   return ids;
+}
+
+void check_ids(const PromptOptions& options, const std::vector<std::vector<int32_t>>& ids,
+               int64_t vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    for (const int32_t id : ids[i]) {
+      if (id < vocab_size) continue;
+      throw UserError(fmt::format("{}: token id {}, but the model's vocabulary has {} ids",
+                                  name_prompt(options, i), id, vocab_size),
+                      "the tokenizer does not match the model; see --tokenizer");
+    }
+  }
 }
 
 PromptFile::PromptFile(const std::string& prompt)

@@ -24,6 +24,10 @@ std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
                                                  const std::vector<std::string>& prompts,
                                                  const Tokenizer& tokenizer, int64_t max_positions);
 
+// UserError naming a prompt with an id that the model does not have.
+void check_ids(const PromptOptions& options, const std::vector<std::vector<int32_t>>& ids,
+               int64_t vocab_size);
+
 // The text that was read, as a file for the standard input of every rank. As an argument it would
 // be limited by the system (128 KiB), and `ps` would show it.
 class PromptFile {

@@ -34,7 +34,7 @@ std::string DataCounters::describe() const {
     out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);
   };
   tell(dropped, "rows dropped (one token or less)");
-  tell(truncated, "rows cut to the configured length");
+  tell(truncated, "rows cut to data.seq_length or data.target_length");
   tell(split, "rows split");
   tell(nulls, "null cells treated as empty");
   tell(unanswered, "rows without an answer (only the closing token is learned)");

@@ -94,6 +94,15 @@ TEST_F(GenerateCommand, PromptsYieldOneLineEachInOrder) {
   EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 3);
 }
 
+TEST_F(GenerateCommand, AFileWithoutPromptsIsRefused) {
+  const std::string file = (folder_ / "prompts").string();
+  std::ofstream(file) << "";
+  const Outcome got = generate("--prompts " + file);
+  EXPECT_EQ(got.exit_code, 2);
+  EXPECT_NE(got.err.find("no prompts in " + file), std::string::npos) << got.err;
+  EXPECT_EQ(got.out, "");
+}
+
 // So hot that every byte is as likely as any other: a fifth of them are control characters.
 TEST_F(GenerateCommand, TheModelCannotControlATerminal) {
   const std::string words = "--temperature 1000 --seed 5 --max-new-tokens 200 --prompt x";
