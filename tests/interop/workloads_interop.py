@@ -179,7 +179,7 @@ def body(args, checks, folder):
 
     t5 = AutoTokenizer.from_pretrained(data / "tokenizers/t5-small")
     pairs = texts_of("json", data / "wikisql/text2sql_dev.jsonl", folder).select(range(1000))
-    out = check_workload(checks, weft, "4-t5-text-to-sql", answer_rows(pairs, t5), 16, False)
+    out = check_workload(checks, weft, "4-t5-text-to-sql", answer_rows(pairs, t5), 16, False, held_out=True)
     checks.equal(out["rows"], 1000, "4-t5-text-to-sql: rows taken")
     check_widths(checks, "4-t5-text-to-sql", out["batches"], 128, 256, t5.pad_token_id)
     checks.that("not_built" not in out, "4-t5-text-to-sql: this build trains it")
@@ -187,7 +187,7 @@ def body(args, checks, folder):
     held.write_text("".join(json.dumps(dict(row)) + "\n" for row in pairs.select(range(960, 1000))))
     rows = [(t5(f"Instruction: {row['instruction']}\nInput: {row['input']}", truncation=True, max_length=96)["input_ids"],
              t5(text_target=row["output"], truncation=True, max_length=128)["input_ids"]) for row in pairs.select(range(960, 1000))]
-    check_training(checks, weft, folder, "4-t5-text-to-sql", [f"data.eval={held}"], "T5ForConditionalGeneration", answer_loss(rows))
+    check_training(checks, weft, folder, "4-t5-text-to-sql", ["data.eval_fraction=0", f"data.eval={held}"], "T5ForConditionalGeneration", answer_loss(rows))
 
     bloom = AutoTokenizer.from_pretrained(data / "weights/tiny_BloomForCausalLM")
     reviews = texts_of("json", data / "imdb/imdb_train_2k.jsonl", folder)
