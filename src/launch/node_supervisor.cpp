@@ -144,12 +144,15 @@ bool NodeSupervisor::is_finishing() const {
 
 // A node that is lost has no ranks any more (NodeJobOptions::lost_ms).
 void NodeSupervisor::look_for_lost() {
-  for (const JoinedAgent& agent : agents_.take_lost()) {
+  const std::vector<JoinedAgent> lost = agents_.take_lost();
+  for (const JoinedAgent& agent : lost) {  // all, before anything is sent to those that are left
+    if (agent.node >= 0) nodes_[static_cast<size_t>(agent.node)] = nullptr;
+  }
+  for (const JoinedAgent& agent : lost) {
     if (agent.node < 0) {
       if (agent.hello && !agent.hello->is_first) log_info("{} has left", agent.name());
       continue;
     }
-    nodes_[static_cast<size_t>(agent.node)] = nullptr;
     const std::string words =
         fmt::format("node {}, {}, was lost: {}", agent.node, agent.name(), agent.lost);
     const bool had_ranks = ends_.lose(agent.node, words);

@@ -200,6 +200,29 @@ TEST_F(NodeJob, ASpareTakesThePlaceOfAKilledAgent) {
   EXPECT_EQ(spare->wait(), 143);
 }
 
+// The supervisor learns of both losses at once: the first must not make it talk to the second.
+TEST_F(NodeJob, TwoNodesThatAreLostInTheSameMomentAreReplaced) {
+  train({"train"}, {{"NODES", "3"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  const auto third = join("third"), fourth = join("fourth");
+  ASSERT_TRUE(third->says("waiting for work") && fourth->says("waiting for work"));
+  train_->send(SIGSTOP);
+  for (const auto* lost : {&first, &second}) {
+    (*lost)->send(SIGKILL);
+    EXPECT_EQ((*lost)->wait(), -SIGKILL);
+  }
+  train_->send(SIGCONT);
+  for (const auto* spare : {&third, &fourth})
+    ASSERT_TRUE((*spare)->says(" of 3: starting ranks ")) << train_->text();
+  EXPECT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
+  EXPECT_TRUE(train_->says("event node_lost -1 node 2, ")) << train_->text();
+  ASSERT_TRUE(train_->says("event started -1 generation 1"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // all train again
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+}
+
 TEST_F(NodeJob, AnElasticJobContinuesWithFewerNodesAndTheRestWaits) {
   train({"train"}, {{"NODES", "3"}, {"ELASTIC", "31"}});
   const auto first = join("first"), second = join("second");
