@@ -98,6 +98,13 @@ def parent_of(pid):
     return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
 
 
+def name_of(pid):
+    try:
+        return open(f"/proc/{pid}/comm").read().strip()
+    except OSError:
+        return ""
+
+
 def processes(name):
     """{pid: command line} of `weft NAME` here."""
     found = {}

@@ -14,8 +14,9 @@ HEAD, PORT = "10.213.0.1", 6379
 NETWORK = ("mount -t tmpfs none /run && ip link set lo up && ip link add br0 type bridge && "
            f"ip addr add {HEAD}/24 dev br0 && ip link set br0 up && exec \"$@\"")
 START_S = 120
-# A busy machine is no reason to kill workers; workers are started when they are needed, not one per core in advance.
-DAEMON_ENV = {"RAY_memory_monitor_refresh_ms": "0", "RAY_prestart_worker_first_driver": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+# A busy machine is no reason to kill workers or to give up a start; workers are started when they are needed, not one per core in advance.
+DAEMON_ENV = {"RAY_memory_monitor_refresh_ms": "0", "RAY_prestart_worker_first_driver": "0", "RAY_USAGE_STATS_ENABLED": "0",
+              "RAY_raylet_start_wait_time_s": str(START_S)}
 
 
 def enter():
@@ -24,7 +25,7 @@ def enter():
         return
     as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
     os.execvpe("unshare", ["unshare", *as_root, "--net", "--mount", "--pid", "--fork", "--kill-child=SIGTERM", "--mount-proc", "sh", "-c",
-                           NETWORK, "sh", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
+                           NETWORK, "sh", sys.executable, *sys.argv], {**os.environ, **DAEMON_ENV, INSIDE: "1"})
 
 
 def call(*words):

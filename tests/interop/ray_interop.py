@@ -16,8 +16,8 @@ from common import Weft, read_metrics, run_program, write_run_file
 from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, refused,
                       same_run, sections)
 from ray_cluster import RayCluster, enter
-from ray_nodes import check_nodes
-from ray_use import check_command, check_datasets, check_examples
+from ray_nodes import check_lost_node, check_nodes
+from ray_use import check_command, check_datasets, check_examples, check_tune
 from sampling import is_full
 
 
@@ -182,6 +182,8 @@ def body(args, checks, folder):
         if is_full():
             check_examples(case)
             check_nodes(case)
+            check_lost_node(case)
+            check_tune(case, next((weft.path.parent / "wheel").glob("*.whl")))
         print(f"with Ray's daemons: {processor_s():.0f} s of the processors")
         ray.shutdown()
 

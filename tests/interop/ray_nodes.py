@@ -1,10 +1,13 @@
-"""weft on several nodes of Ray: bits, the secret, a killed actor."""
+"""weft on several nodes of Ray: bits, the secret, a killed actor, a lost node."""
 
 import os
 import signal
+import time
 
 from common import write_run_file
-from ray_case import NODE_STEPS, make_recorder, parent_of, processes, same_run, sections
+from ray_case import NODE_STEPS, make_recorder, name_of, parent_of, processes, same_run, sections
+
+LOST_STEPS = 150
 
 
 def node_sections(folder, steps):
@@ -54,3 +57,34 @@ def check_nodes(case):
     case.checks.equal(result.metrics["step"], NODE_STEPS, "several nodes: an actor was killed, and the run has finished")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, NODE_STEPS + 1)), "several nodes: every step once")
     same_run(case, case.storage / "nodes", own, "several nodes")
+
+
+def check_lost_node(case):
+    """kill -9 of a node's raylet: Ray moves its bundle to the third node, and the run goes on there. The first rank is on the head's node."""
+    import ray.train
+    from weft_ray import WeftTrainer
+    head = ray.get_runtime_context().get_node_id()
+    done = []
+
+    def at_step(step):
+        if step >= 4 and not done:
+            network = os.readlink("/proc/self/ns/net")
+            agent = next(pid for pid in processes("agent") if os.readlink(f"/proc/{pid}/ns/net") != network)
+            place = os.readlink(f"/proc/{agent}/ns/net")
+            raylet = next(int(pid) for pid in filter(str.isdigit, os.listdir("/proc"))
+                          if name_of(pid) == "raylet" and os.readlink(f"/proc/{pid}/ns/net") == place)
+            os.kill(raylet, signal.SIGKILL)
+            done.append(time.monotonic())
+    recorder = make_recorder()(at_step)
+    run = {**sections(case.folder, every=20, steps=LOST_STEPS), "parallel": {"dp": 2, "mode": "exact"}}
+    selectors = [{"ray.io/node-id": head}, {"ray.io/node-id": f"!{head}"}]
+    result = WeftTrainer(run, scaling_config=ray.train.ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD", label_selector=selectors),
+                         run_config=ray.train.RunConfig(name="lost", storage_path=str(case.storage), callbacks=[recorder],
+                                                        failure_config=ray.train.FailureConfig(max_failures=-1))).fit()
+    case.checks.equal(result.metrics["step"], LOST_STEPS, "a lost node: the run has finished on another")
+    case.checks.that("node_lost" in (case.storage / "lost/events.jsonl").read_text(), "a lost node: the run has noticed")
+    gaps = [b - a for a, b in zip(recorder.times, recorder.times[1:]) if b >= done[0]]
+    case.checks.that(True, f"a lost node: the longest time without a new step was {max(gaps):.1f} s")
+    file = write_run_file(case.folder / "lost.yaml", {"name": "lost", **run})
+    case.weft.train(file, case.folder / "own/lost")
+    same_run(case, case.storage / "lost", case.folder / "own/lost", "a lost node")

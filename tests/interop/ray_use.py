@@ -1,13 +1,14 @@
-"""weft on Ray as people use it: Ray Data, a shell, the examples."""
+"""weft on Ray as people use it: Ray Data, a shell, the examples, Tune."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import yaml
 
-from common import write_run_file
+from common import read_metrics, write_run_file
 from ray_case import MORE_STEPS, STEPS, fails, refused, same_run, sections
 from ray_cluster import HEAD
 from sampling import ROOT
@@ -105,3 +106,30 @@ def check_examples(case):
     case.checks.equal(out.count("answered: "), 3, "workload 4: the trained model answers")
     own(4, "example4", "parallel.dp=3", "train.global_batch=12", "train.micro_batch=4", "train.steps=4", "train.precision=fp32", f"data.train=[{table}]")
     same_run(case, case.storage / "example4", case.folder / "own/example4", "workload 4")
+
+
+def check_tune(case, wheel):
+    """A sweep over train.lr; trials have weft_ray from a runtime environment with the wheel, without a network."""
+    import ray
+    from ray import tune
+    cache = case.cluster.home / ".cache/weft/programs"
+    shutil.rmtree(cache, ignore_errors=True)
+    ray.shutdown()
+    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(wheel)]})
+    run = {**sections(case.folder, steps=2), "parallel": {"dp": 2, "mode": "exact"}}
+    storage = str(case.storage)
+
+    def trial(config):
+        import ray.train
+        from weft_ray import WeftTrainer
+        result = WeftTrainer(run, train_loop_config={"train.lr": config["lr"]}, scaling_config=ray.train.ScalingConfig(num_workers=2),
+                             run_config=ray.train.RunConfig(name=f"tune-{config['lr']}", storage_path=storage)).fit()
+        tune.report({"loss": result.metrics["loss"]})
+    rates = [1e-2, 1e-3, 1e-4, 1e-5]
+    grid = tune.Tuner(tune.with_resources(trial, {"cpu": 0.01}), param_space={"lr": tune.grid_search(rates)},
+                      tune_config=tune.TuneConfig(metric="loss", mode="min", max_concurrent_trials=2),
+                      run_config=tune.RunConfig(name="sweep", storage_path=storage, verbose=0)).fit()
+    case.checks.equal((len(grid), grid.num_errors), (4, 0), "Tune: four trials")
+    own = {rate: read_metrics(case.storage / f"tune-{rate}")[0][-1]["loss"] for rate in rates}
+    case.checks.equal(grid.get_best_result().config["lr"], min(own, key=own.get), "Tune: the best rate is that of the runs' own metrics")
+    case.checks.equal(list(cache.glob("*")), [], "Tune: the wheel of the runtime environment is used as it is")
