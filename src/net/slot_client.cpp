@@ -1,6 +1,8 @@
 // net/slot_client.cpp: a question, a size, then bytes.
 #include "net/slot_client.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace weft {
@@ -49,6 +51,30 @@ std::optional<std::string> SlotClient::text(int64_t node, int rank, int64_t step
 
 std::optional<std::string> SlotClient::layout(int64_t node, int rank, int64_t step) {
   return ask_text({node, rank, step, SlotAsk::kLayout, 0, 0});
+}
+
+std::optional<SlotList> SlotClient::list(int64_t node, int rank) {
+  const auto text = ask_text({node, rank, 0, SlotAsk::kList, 0, 0});
+  return text ? std::optional(SlotList::read(*text)) : std::nullopt;
+}
+
+void SlotClient::send_bytes(std::string_view bytes) {
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kSlotChunk)))
+    channel_.send(static_cast<uint8_t>(SlotMessage::kBytes), bytes.substr(0, kSlotChunk),
+                  deadline_ms_);
+}
+
+void SlotClient::put(const SlotPut& put, std::string_view layout, std::string_view text,
+                     const std::byte* data) {
+  const std::lock_guard lock(mutex_);
+  channel_.send(static_cast<uint8_t>(SlotMessage::kPut), put.write(), deadline_ms_);
+  send_bytes(layout);
+  send_bytes(text);
+  send_bytes({reinterpret_cast<const char*>(data), static_cast<size_t>(put.bytes)});
+  const Frame answer = channel_.receive(deadline_ms_);
+  if (answer.kind != static_cast<uint8_t>(SlotMessage::kSize) ||
+      read_slot_number(answer.payload) != 0)
+    throw PeerError(fmt::format("{}: a copy of a slot was not taken", channel_.peer()));
 }
 
 void SlotClient::read(int64_t node, int rank, int64_t step, size_t begin, size_t end,

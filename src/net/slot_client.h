@@ -22,11 +22,19 @@ class SlotClient {
   // None: there is no such slot.
   std::optional<std::string> text(int64_t node, int rank, int64_t step);
   std::optional<std::string> layout(int64_t node, int rank, int64_t step);
+  std::optional<SlotList> list(int64_t node, int rank);  // none: no such rank
   // Bytes [begin, end), in order; PeerError where there is no such slot.
   using Take = std::function<void(const std::byte* data, size_t begin, size_t size)>;
   void read(int64_t node, int rank, int64_t step, size_t begin, size_t end, const Take& take);
 
+  // Leaves a copy of a slot there; returns when it is whole.
+  void put(const SlotPut& put, std::string_view layout, std::string_view text,
+           const std::byte* data);
+  // Ends whatever waits, from any thread.
+  void shut_down() noexcept { channel_.shut_down(); }
+
  private:
+  void send_bytes(std::string_view bytes);
   // The size of what follows; -1: nothing does.
   int64_t ask(const SlotAsk& what);
   std::string next_bytes(int64_t left);

@@ -5,11 +5,13 @@
 
 #include "base/error.h"
 #include "net/shm_world.h"
+#include "net/snapshot_slots.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kNumberBytes = 8;
+constexpr int64_t kMaxLayout = int64_t{64} << 20, kMaxSlot = int64_t{1} << 42;
 
 template <size_t kCount>
 std::array<int64_t, kCount> read_numbers(std::string_view bytes) {
@@ -36,7 +38,7 @@ FrameBounds slot_message_bounds() {
     return FrameBounds::Bound{static_cast<uint8_t>(kind), bytes};
   };
   return {bound(SlotMessage::kAsk, 6 * kNumberBytes), bound(SlotMessage::kSize, kNumberBytes),
-          bound(SlotMessage::kBytes, kSlotChunk)};
+          bound(SlotMessage::kBytes, kSlotChunk), bound(SlotMessage::kPut, 8 * kNumberBytes)};
 }
 
 std::string write_slot_number(int64_t number) {
@@ -58,8 +60,38 @@ std::string SlotAsk::write() const {
 SlotAsk SlotAsk::read(std::string_view bytes) {
   const auto [node, rank, step, what, begin, end] = read_numbers<6>(bytes);
   check(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0);
-  check(what >= kText && what <= kData && begin >= 0 && end >= begin);
+  check(what >= kText && what <= kList && begin >= 0 && end >= begin);
   return {node, rank, step, what, begin, end};
+}
+
+std::string SlotList::write() const {
+  std::string all;
+  for (const int64_t step : steps) all += write_slot_number(step);
+  return all + write_slot_number(bytes);
+}
+
+SlotList SlotList::read(std::string_view all) {
+  const auto numbers = read_numbers<SnapshotSlots::kPerRank + 1>(all);
+  SlotList list{{numbers.begin(), numbers.end() - 1}, numbers.back()};
+  for (const int64_t step : list.steps) check(step >= -1);
+  check(list.bytes >= 0 && list.bytes <= kMaxSlot);
+  return list;
+}
+
+std::string SlotPut::write() const {
+  std::string all;
+  for (const int64_t number : {node, rank, slot, step, generation, layout_bytes, text_bytes, bytes})
+    all += write_slot_number(number);
+  return all;
+}
+
+SlotPut SlotPut::read(std::string_view all) {
+  const auto [node, rank, slot, step, generation, layout, text, bytes] = read_numbers<8>(all);
+  check(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0 && generation >= 0);
+  check(slot >= 0 && slot < SnapshotSlots::kPerRank && layout >= 0 && layout <= kMaxLayout);
+  check(text >= 0 && text <= static_cast<int64_t>(SnapshotSlots::kTextBytes));
+  check(bytes > 0 && bytes <= kMaxSlot);
+  return {node, rank, slot, step, generation, layout, text, bytes};
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "net/frame.h"
 #include "net/handshake.h"
@@ -20,16 +21,34 @@ enum class SlotMessage : uint8_t {
   kAsk = 1,    // SlotAsk
   kSize = 2,   // the answer's: that many bytes follow; -1: there is no such slot
   kBytes = 3,  // a stretch of them, at most kSlotChunk
+  kPut = 4,    // SlotPut; its layout, text and bytes follow, and kSize 0 answers when it is whole
 };
 FrameBounds slot_message_bounds();
 
 // Wanted of the slot of that rank (of the node, from 0) which holds that step: its text, its
-// layout, or bytes [begin, end).
+// layout, or bytes [begin, end). kList: of all its slots, whatever the step: SlotList.
 struct SlotAsk {
-  enum What : int64_t { kText = 0, kLayout = 1, kData = 2 };
+  enum What : int64_t { kText = 0, kLayout = 1, kData = 2, kList = 3 };
   int64_t node = 0, rank = 0, step = 0, what = kText, begin = 0, end = 0;
   std::string write() const;
   static SlotAsk read(std::string_view bytes);
+};
+
+// A rank's slots: which step is whole in each, -1: none; their size.
+struct SlotList {
+  std::vector<int64_t> steps;
+  int64_t bytes = 0;
+  std::string write() const;
+  static SlotList read(std::string_view bytes);
+};
+
+// A copy of a slot of that rank of another node, of which the service keeps copies.
+struct SlotPut {
+  int64_t node = 0, rank = 0, slot = 0, step = 0, generation = 0;
+  int64_t layout_bytes = 0, text_bytes = 0, bytes = 0;
+  int64_t total() const { return layout_bytes + text_bytes + bytes; }
+  std::string write() const;
+  static SlotPut read(std::string_view bytes);
 };
 
 // Of the generation's store: where the slot service of that node listens.

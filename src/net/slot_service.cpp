@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace {
 
 constexpr size_t kMaxClients = 4096;
 constexpr int kPollMs = 1000;
+constexpr int kMaxFrames = 16;  // of one client, before the others have their turn
 
 void queue(Channel* to, SlotMessage kind, std::string_view payload) {
   to->queue(static_cast<uint8_t>(kind), payload);
@@ -45,18 +47,39 @@ void SlotService::show(int64_t node, std::shared_ptr<SnapshotSlots> slots) {
   if (slots) shown_[node] = std::move(slots);
 }
 
+void SlotService::keep(int64_t node, std::shared_ptr<SnapshotSlots> copies) {
+  show(node, copies);
+  const std::lock_guard lock(mutex_);
+  kept_ = std::move(copies);
+  kept_node_ = node;
+}
+
+void SlotService::go_back(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  ++epoch_;
+  if (kept_) kept_->drop_newer(step);
+}
+
 void SlotService::work() noexcept {
   try {
     while (!is_ending_) {
       wait();
-      for (Channel& channel : acceptor_.accept_known()) {
-        if (clients_.size() < kMaxClients) clients_.push_back({std::move(channel)});
-      }
+      accept();
       static_cast<void>(acceptor_.take_refusals());  // the supervisor's port tells of strangers
       std::erase_if(clients_, [this](Client& client) { return !serve(&client); });
     }
   } catch (const std::exception& e) {
     log_error("this node's slots cannot be read from others any more: {}", e.what());
+  }
+}
+
+void SlotService::accept() {
+  std::vector<Channel> known = acceptor_.accept_known();
+  const std::lock_guard lock(mutex_);
+  for (Channel& channel : known) {
+    if (clients_.size() == kMaxClients) return;
+    clients_.push_back({std::move(channel)});
+    clients_.back().epoch = epoch_;
   }
 }
 
@@ -66,7 +89,7 @@ void SlotService::wait() {
   bool is_busy = false;
   for (const Client& client : clients_) {
     const bool writes = client.channel.wants_to_write();
-    is_busy = is_busy || (client.answer && !writes);
+    is_busy = is_busy || client.has_more || (client.answer && !writes);
     wanted.push_back({client.channel.fd(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
   }
   const int until_ms = acceptor_.until_deadline_ms();
@@ -79,7 +102,10 @@ bool SlotService::serve(Client* client) {
   try {
     client->channel.flush();
     if (client->answer && !client->channel.wants_to_write()) send_more(client);
-    while (!client->answer) {
+    client->has_more = false;
+    for (int i = 0; !client->answer; ++i) {
+      client->has_more = i == kMaxFrames;
+      if (client->has_more) break;
       const auto frame = client->channel.try_receive();
       if (!frame) break;
       obey(client, *frame);
@@ -91,8 +117,11 @@ bool SlotService::serve(Client* client) {
 }
 
 void SlotService::obey(Client* client, const Frame& frame) {
-  if (frame.kind != static_cast<uint8_t>(SlotMessage::kAsk))
-    throw PeerError("a message that only slot services send");
+  const auto kind = static_cast<SlotMessage>(frame.kind);
+  if ((kind == SlotMessage::kBytes) != client->taking.has_value() || kind == SlotMessage::kSize)
+    throw PeerError("a message that is not expected here");
+  if (kind == SlotMessage::kBytes) return take(client, frame.payload);
+  if (kind == SlotMessage::kPut) return begin_taking(client, SlotPut::read(frame.payload));
   begin_answer(client, SlotAsk::read(frame.payload));
 }
 
@@ -100,14 +129,23 @@ std::shared_ptr<SnapshotSlots> SlotService::find(const SlotAsk& ask) {
   const std::lock_guard lock(mutex_);
   const auto found = shown_.find(ask.node);
   if (found == shown_.end() || ask.rank >= found->second->num_ranks()) return nullptr;
-  return found->second->has(static_cast<int>(ask.rank), ask.step) ? found->second : nullptr;
+  return found->second;
+}
+
+std::string SlotService::list(SnapshotSlots& slots, int rank) {
+  SlotList list;
+  for (int i = 0; i < SnapshotSlots::kPerRank; ++i)
+    list.steps.push_back(slots.whole_step(rank, i).value_or(-1));
+  list.bytes = slots.bytes(rank);
+  return list.write();
 }
 
 void SlotService::begin_answer(Client* client, const SlotAsk& ask) {
   const std::shared_ptr<SnapshotSlots> slots = find(ask);
   const int rank = static_cast<int>(ask.rank);
   const auto view = slots ? slots->find(rank, ask.step) : std::nullopt;
-  if (!view || (ask.what == SlotAsk::kData && ask.end > view->bytes))
+  const bool is_there = ask.what == SlotAsk::kList ? slots != nullptr : view.has_value();
+  if (!is_there || (ask.what == SlotAsk::kData && ask.end > view->bytes))
     return queue(&client->channel, SlotMessage::kSize, write_slot_number(-1));
   Answer answer{nullptr, ask, "", 0, 0};
   if (ask.what == SlotAsk::kData) {
@@ -115,7 +153,9 @@ void SlotService::begin_answer(Client* client, const SlotAsk& ask) {
     answer.at = ask.begin;
     answer.end = ask.end;
   } else {
-    answer.text = ask.what == SlotAsk::kText ? view->text : slots->layout(rank);
+    answer.text = ask.what == SlotAsk::kList     ? list(*slots, rank)
+                  : ask.what == SlotAsk::kLayout ? slots->layout(rank)
+                                                 : view->text;
     answer.end = static_cast<int64_t>(answer.text.size());
   }
   queue(&client->channel, SlotMessage::kSize, write_slot_number(answer.end - answer.at));
@@ -141,6 +181,43 @@ void SlotService::send_more(Client* client) {
   queue(&client->channel, SlotMessage::kBytes, bytes);
   answer.at += static_cast<int64_t>(size);
   if (answer.at == answer.end) client->answer.reset();
+}
+
+// ------------------------------------------------------------------ copies
+
+void SlotService::begin_taking(Client* client, const SlotPut& put) {
+  const std::lock_guard lock(mutex_);
+  if (!kept_ || put.node != kept_node_ || put.rank >= kept_->num_ranks())
+    throw PeerError("a copy of a slot that is not kept here");
+  client->taking = Taking{kept_, put, "", ""};
+}
+
+// Layout and text come first: the slot is only touched when all of them are there.
+void SlotService::take(Client* client, std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
+  if (client->epoch != epoch_) throw PeerError("a copy of an earlier generation");
+  Taking& taking = *client->taking;
+  const SlotPut& put = taking.put;
+  const int rank = static_cast<int>(put.rank), slot = static_cast<int>(put.slot);
+  const auto fill = [&](std::string* part, int64_t size) {
+    const size_t count = std::min(bytes.size(), static_cast<size_t>(size) - part->size());
+    *part += bytes.substr(0, count);
+    bytes.remove_prefix(count);
+    return static_cast<int64_t>(part->size()) == size;
+  };
+  if (!fill(&taking.layout, put.layout_bytes) || !fill(&taking.text, put.text_bytes)) return;
+  if (taking.to == nullptr) {
+    taking.copies->reserve(rank, put.bytes, taking.layout);
+    taking.to = taking.copies->begin(rank, slot, put.step, put.generation);
+  }
+  if (static_cast<int64_t>(bytes.size()) > put.bytes - taking.at)
+    throw PeerError("more bytes than the slot has");
+  std::memcpy(taking.to + taking.at, bytes.data(), bytes.size());
+  taking.at += static_cast<int64_t>(bytes.size());
+  if (taking.at < put.bytes) return;
+  taking.copies->finish(rank, slot, taking.text);
+  client->taking.reset();
+  queue(&client->channel, SlotMessage::kSize, write_slot_number(0));
 }
 
 }  // namespace weft

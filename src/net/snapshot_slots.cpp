@@ -191,6 +191,16 @@ std::optional<int64_t> SnapshotSlots::newest_common() const {
   return *std::max_element(steps.begin(), steps.end());
 }
 
+int64_t SnapshotSlots::bytes(int rank) const { return header_->ranks[rank].bytes.load(); }
+
+void SnapshotSlots::drop_newer(int64_t step) {
+  for (int r = 0; r < num_ranks(); ++r) {
+    for (int i = 0; i < kPerRank; ++i) {
+      if (whole_step(r, i).value_or(-1) > step) drop(r, i);
+    }
+  }
+}
+
 void SnapshotSlots::drop_all() {
   for (int r = 0; r < num_ranks(); ++r) {
     for (int i = 0; i < kPerRank; ++i) drop(r, i);

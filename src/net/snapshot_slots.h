@@ -38,6 +38,7 @@ class SnapshotSlots {
   // whole stay so where neither differs from what is there; else they are emptied.
   void reserve(int rank, int64_t bytes, const std::string& layout);
   std::string layout(int rank) const;  // "": not reserved
+  int64_t bytes(int rank) const;       // of each of its slots; 0: not reserved
 
   const std::byte* memory(int rank, int slot);  // of its bytes; RunError where it cannot be mapped
   // Marks the slot as being written, and returns its memory.
@@ -60,6 +61,7 @@ class SnapshotSlots {
   std::vector<int64_t> common_steps() const;  // that are whole in a slot of every rank
   // The newest of them.
   std::optional<int64_t> newest_common() const;
+  void drop_newer(int64_t step);  // slots of all ranks that hold a later one
   void drop_all();  // of all ranks, and releases their memory; only while no rank runs
 
  private:

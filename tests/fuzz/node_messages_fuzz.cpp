@@ -41,7 +41,7 @@ void check_number(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 12) {
+  switch (data[0] % 14) {
     case 0:
       check<weft::Hello>(bytes);
       break;
@@ -74,6 +74,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 11:
       check<weft::SlotAsk>(bytes);
+      break;
+    case 12:
+      check<weft::SlotList>(bytes);
+      break;
+    case 13:
+      check<weft::SlotPut>(bytes);
       break;
     default:
       check_number(bytes);

@@ -2,6 +2,7 @@
 #include "net/slot_service.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <random>
@@ -99,7 +100,7 @@ TEST_F(SlotServiceTest, AnyMessageIsAnsweredOrEndsTheConnection) {
   for (int i = 0; i < 60; ++i) {
     Channel wire =
         Channel::connect(endpoint, secret_, kSlotIdentity, slot_message_bounds(), kLongMs);
-    const auto kind = static_cast<uint8_t>(1 + dice() % 3);
+    const auto kind = static_cast<uint8_t>(1 + dice() % 4);
     std::string bytes = i % 2 == 0 ? SlotAsk{3, 1, 4, SlotAsk::kData, 0, 100}.write()
                                    : std::string(dice() % 9, 'x');
     if (kind == 2) bytes.resize(std::min<size_t>(bytes.size(), 8));
@@ -114,16 +115,106 @@ TEST_F(SlotServiceTest, AnyMessageIsAnsweredOrEndsTheConnection) {
   EXPECT_EQ(client().text(3, 1, 4), "step 4");
 }
 
+// ------------------------------------------------------------------ copies of another node
+
+class SlotCopies : public SlotServiceTest {
+ protected:
+  SlotCopies() { service_.keep(2, copies_); }
+  SlotPut put(int rank, int slot, int64_t step) const {
+    return {2, rank, slot, step, 1, 6, 4, kBytes};
+  }
+  std::vector<std::byte> bytes(int64_t step) const {
+    std::vector<std::byte> all;
+    for (int64_t i = 0; i < kBytes; ++i) all.push_back(value_at(step, i));
+    return all;
+  }
+
+  const std::shared_ptr<SnapshotSlots> copies_ = SnapshotSlots::create(2);
+};
+
+TEST_F(SlotCopies, AreWholeWhenTheAnswerComes) {
+  SlotClient writer(service_.endpoint(), secret_, kLongMs);
+  writer.put(put(0, 1, 7), "layout", "text", bytes(7).data());
+  EXPECT_TRUE(copies_->has(0, 7));
+  EXPECT_EQ(copies_->layout(0), "layout");
+  const auto view = copies_->find(0, 7);
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->slot, 1);
+  EXPECT_EQ(view->text, "text");
+  EXPECT_EQ(std::memcmp(view->data, bytes(7).data(), kBytes), 0);
+  EXPECT_TRUE(copies_->common_steps().empty());
+  writer.put(put(1, 0, 7), "layout", "text", bytes(7).data());
+  EXPECT_EQ(copies_->common_steps(), (std::vector<int64_t>{7}));
+  writer.put(put(0, 0, 8), "layout", "text", bytes(8).data());
+  const auto list = writer.list(2, 0);
+  ASSERT_TRUE(list);
+  EXPECT_EQ(list->steps, (std::vector<int64_t>{8, 7, -1}));
+  EXPECT_EQ(list->bytes, kBytes);
+  EXPECT_EQ(writer.text(2, 0, 8), "text");
+  EXPECT_FALSE(writer.list(2, 2));
+}
+
+// A rank that dies while it sends leaves the slot without a step, and the others as they were.
+TEST_F(SlotCopies, HalfACopyIsNone) {
+  SlotClient(service_.endpoint(), secret_, kLongMs)
+      .put(put(0, 0, 7), "layout", "text", bytes(7).data());
+  {
+    Channel wire = Channel::connect(parse_endpoint(service_.endpoint()), secret_, kSlotIdentity,
+                                    slot_message_bounds(), kLongMs);
+    wire.send(static_cast<uint8_t>(SlotMessage::kPut), put(0, 1, 8).write(), kLongMs);
+    wire.send(static_cast<uint8_t>(SlotMessage::kBytes), "layouttext and some", kLongMs);
+  }
+  SlotClient asks(service_.endpoint(), secret_, kLongMs);
+  for (int i = 0; i < 500 && asks.list(2, 0)->bytes == 0; ++i) ::usleep(1000);
+  EXPECT_EQ(asks.list(2, 0)->steps, (std::vector<int64_t>{7, -1, -1}));
+}
+
+TEST_F(SlotCopies, OnlyOfTheNodeThatIsKeptHere) {
+  for (const int64_t node : {int64_t{1}, int64_t{3}}) {
+    SlotClient writer(service_.endpoint(), secret_, kLongMs);
+    SlotPut other = put(0, 0, 7);
+    other.node = node;
+    EXPECT_THROW(writer.put(other, "layout", "text", bytes(7).data()), PeerError);
+  }
+  EXPECT_EQ(client().text(3, 1, 4), "step 4");  // the node's own are untouched
+}
+
+// What an earlier generation has sent and arrives late must not be taken for the next one's.
+TEST_F(SlotCopies, AfterARollbackLaterStepsAreGone) {
+  SlotClient writer(service_.endpoint(), secret_, kLongMs);
+  writer.put(put(0, 0, 7), "layout", "text", bytes(7).data());
+  writer.put(put(0, 1, 8), "layout", "text", bytes(8).data());
+  service_.go_back(7);
+  EXPECT_TRUE(copies_->has(0, 7));
+  EXPECT_FALSE(copies_->has(0, 8));
+  EXPECT_THROW(writer.put(put(0, 1, 8), "layout", "text", bytes(8).data()), PeerError);
+  EXPECT_FALSE(copies_->has(0, 8));
+  SlotClient(service_.endpoint(), secret_, kLongMs)
+      .put(put(0, 1, 8), "layout", "text", bytes(8).data());
+  EXPECT_TRUE(copies_->has(0, 8));
+}
+
 TEST(SlotMessages, NumbersOutOfTheirRangeAreRefused) {
   const SlotAsk good{3, 1, 4, SlotAsk::kData, 5, 9};
   EXPECT_EQ(SlotAsk::read(good.write()).write(), good.write());
   for (const SlotAsk& bad :
        {SlotAsk{-1, 1, 4}, SlotAsk{3, -1, 4}, SlotAsk{3, 256, 4}, SlotAsk{3, 1, -4},
-        SlotAsk{3, 1, 4, 3}, SlotAsk{3, 1, 4, SlotAsk::kData, 9, 5},
+        SlotAsk{3, 1, 4, 4}, SlotAsk{3, 1, 4, SlotAsk::kData, 9, 5},
         SlotAsk{3, 1, 4, SlotAsk::kData, -1, 5}})
     EXPECT_THROW(SlotAsk::read(bad.write()), PeerError);
   EXPECT_THROW(SlotAsk::read(good.write().substr(1)), PeerError);
   EXPECT_THROW(read_slot_number("1234567"), PeerError);
+  const SlotPut put{2, 1, 0, 7, 1, 6, 4, 100};
+  EXPECT_EQ(SlotPut::read(put.write()).write(), put.write());
+  for (const SlotPut& bad :
+       {SlotPut{-1, 1, 0, 7, 1, 6, 4, 100}, SlotPut{2, 256, 0, 7, 1, 6, 4, 100},
+        SlotPut{2, 1, 3, 7, 1, 6, 4, 100}, SlotPut{2, 1, 0, -7, 1, 6, 4, 100},
+        SlotPut{2, 1, 0, 7, 1, int64_t{1} << 40, 4, 100},
+        SlotPut{2, 1, 0, 7, 1, 6, int64_t{1} << 30, 100}, SlotPut{2, 1, 0, 7, 1, 6, 4, 0},
+        SlotPut{2, 1, 0, 7, 1, 6, 4, int64_t{1} << 50}})
+    EXPECT_THROW(SlotPut::read(bad.write()), PeerError);
+  EXPECT_THROW(SlotList::read(SlotList{{1, 2, -2}, 5}.write()), PeerError);
+  EXPECT_THROW(SlotList::read(SlotList{{1, 2}, 5}.write()), PeerError);
 }
 
 }  // namespace
