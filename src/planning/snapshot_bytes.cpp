@@ -19,7 +19,8 @@ bool has_snapshot_slots(const RunConfig& c) {
 
 int64_t num_state_copies(const RunConfig& c) {
   const int64_t saved = c.checkpoint.async ? 1 : 0;
-  return has_snapshot_slots(c) ? 2 + saved : saved;
+  // On several nodes another one has the same copies again.
+  return has_snapshot_slots(c) ? (2 + saved) * (c.launch.nodes > 1 ? 2 : 1) : saved;
 }
 
 int64_t snapshot_bytes(const Graph& graph, bool has_masters) {

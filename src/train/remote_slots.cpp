@@ -2,6 +2,7 @@
 #include "train/remote_slots.h"
 
 #include "base/error.h"
+#include "train/slot_deadline.h"
 
 namespace weft {
 
@@ -10,12 +11,11 @@ SlotClient& RemoteSlots::client_of(int64_t node) {
   std::unique_ptr<SlotClient>& client = clients_[node];
   if (client) return *client;
   const NodePlace now = place_.node_now();
-  const int64_t deadline_ms = place_.world->hang_ms();
   if (!secret_) secret_ = std::make_unique<Secret>(Secret::from_file(now.secret_file));
-  if (!store_) store_ = std::make_unique<StoreClient>(now.store, deadline_ms, secret_.get());
-  const auto endpoint = store_->wait_for(slots_key(node), deadline_ms);
+  if (!store_) store_ = std::make_unique<StoreClient>(now.store, kSlotMs, secret_.get());
+  const auto endpoint = store_->wait_for(slots_key(node), kSlotMs);
   if (!endpoint) throw PeerError("the run has ended before the snapshots were read");
-  client = std::make_unique<SlotClient>(*endpoint, *secret_, deadline_ms);
+  client = std::make_unique<SlotClient>(*endpoint, *secret_, kSlotMs);
   return *client;
 }
 

@@ -87,8 +87,19 @@ Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files,
       numerics_(std::move(numerics)),
       rank_file_(engine.weights().checkpoint_slices(), ranks.rank()),
       hooks_(std::move(hooks)),
+      partner_(slots.place.partner),
       snapshots_(rank_file_, engine.executor().device(), std::move(slots.place), slots.keep),
-      saved_step_(saved_step) {}
+      saved_step_(saved_step) {
+  // Where it continues, the partner may be a new one.
+  if (!partner_) return;
+  for (const int64_t step : slots.keep)
+    sent_ = partner_lane_.post([this, step] { partner_->send(step); });
+}
+
+// A copy that is under way is not waited for: a partner that is gone would hold up the rank.
+Saver::~Saver() {
+  if (partner_) partner_->shut_down();
+}
 
 void Saver::save_step(TrainState* state) {
   const ScopedPhase saving(ranks_.heartbeat(), Phase::kSaving);
@@ -104,13 +115,6 @@ void Saver::save_step_now(TrainState* state) {
   if (saved_step_ == state->step) return;
   secure(*state);
   finish({checkpoint_path(dir_, state->step), state->step, to_json(*state), false}, write_held());
-}
-
-// With slots every checkpoint's step is in them before it is committed, so that ranks that continue
-// from memory never fall behind a checkpoint.
-void Saver::secure(const TrainState& state) {
-  take_snapshot(state);
-  wait_for_copy();
 }
 
 // Without a copy of the state.
@@ -143,29 +147,6 @@ void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
   end_saves(state);
 }
 
-void Saver::reserve_snapshot() {
-  const RunConfig& c = file_.config();
-  if (std::exchange(has_reserved_, true)) return;
-  const int64_t every = c.checkpoint.every, step = std::max<int64_t>(saved_step_, 0);
-  const bool is_unsaved =
-      every > 0 && c.train.steps > 0 && (step / every + 1) * every >= c.train.steps;
-  if (!has_slots() && (!c.checkpoint.async || is_unsaved)) return;
-  copies_.post([this, has_saves = c.checkpoint.async] {
-    try {
-      snapshots_.reserve(has_saves);
-    } catch (const std::exception&) {  // copy() tries again, and its save reports it
-    }
-  });
-}
-
-void Saver::wait_for_copy() {
-  reserve_snapshot();
-  const Stopwatch watch(&blocked_s_);
-  const auto begun = Clock::now();
-  copies_.wait_for(copied_);
-  wait_s_ = seconds_since(begun);
-}
-
 double Saver::blocked_so_far() const {
   const Clock::rep since = waits_since_;
   const double now_s = since ? seconds_since(Clock::time_point(Clock::duration(since))) : 0;
@@ -185,34 +166,6 @@ void Saver::end_saves(TrainState* state) {
   state->evals_without_progress = before_best_.evals_without_progress;
 }
 
-void Saver::take_snapshot(const TrainState& state, bool has_met) {
-  if (!has_slots() || snapshots_.find(state.step)) return;
-  copy(state.step, to_json(state), has_met);
-}
-
-void Saver::copy(int64_t step, const Json& state, bool has_met) {
-  std::string text;
-  if (has_slots()) {
-    if (!has_met) {
-      wait_for_copy();
-      ranks_.world().barrier();
-    }
-    text = Json(Json::Object{{"state", state}, {"about", hooks_.about ? hooks_.about() : Json()}})
-               .dump();
-  }
-  has_copied_ = true;
-  copied_ = copies_.post([this, slot = snapshots_.choose(step), step, text = std::move(text)] {
-    const auto begun = Clock::now();
-    copy_errors_[slot] = nullptr;
-    try {
-      snapshots_.copy(slot, step, text);
-    } catch (...) {  // reported by the save, together with the other ranks
-      copy_errors_[slot] = std::current_exception();
-    }
-    copy_s_ = seconds_since(begun);
-  });
-}
-
 void Saver::start(Save save) {
   if (snapshot_step_ != save.step) {
     if (!has_slots() || !snapshots_.find(save.step)) copy(save.step, save.state, false);
@@ -221,8 +174,9 @@ void Saver::start(Save save) {
   }
   save.has_snapshot = true;
   const int slot = *snapshots_.find(save.step);
-  lane_.post([this, save = std::move(save), slot, copied = copied_] {
+  lane_.post([this, save = std::move(save), slot, copied = copied_, sent = sent_] {
     copies_.wait_for(copied);
+    partner_lane_.wait_for(sent);
     finish(save, [this, slot](const std::filesystem::path& into) {
       if (copy_errors_[slot]) std::rethrow_exception(copy_errors_[slot]);
       return rank_file_.write_image(into, snapshots_.image(slot));

@@ -64,6 +64,7 @@ class Saver {
   Saver(const RunFile& file, std::map<std::string, std::string> side_files, Engine& engine,
         Ranks& ranks, std::filesystem::path dir, RunRecord& record, Json numerics,
         int64_t saved_step, SaveHooks hooks = {}, SaverSlots slots = {});
+  ~Saver();
 
   // step-N, then prunes older ones by checkpoint.keep. The metrics up to the step are flushed
   // before it is committed. Ends earlier saves first, as end_saves() does.
@@ -78,7 +79,8 @@ class Saver {
   // update all ranks have met, so that all have waited for their last copies; else they meet here.
   void take_snapshot(const TrainState& state, bool has_met = false);
   bool has_slots() const { return snapshots_.has_slots(); }
-  double last_copy_s() const { return copy_s_; }  // of the last one that is complete
+  // Of the last one that is complete, with its copy on another node.
+  double last_copy_s() const { return copy_s_ + (partner_ ? partner_->cost_s() : 0.0); }
   double last_wait_s() const { return wait_s_; }  // of wait_for_copy(), the last time
   bool has_copied() { return std::exchange(has_copied_, false); }  // since it was last asked
   // Writes what an earlier process left unwritten, from the slot of that step.
@@ -92,6 +94,9 @@ class Saver {
   // Before anything changes weights or states. The first call has the snapshot's memory allocated
   // in the background, where a save will need it: the first save then waits no longer than others.
   void wait_for_copy();
+  // Until the last snapshot has its copy on another node, where it has one: before all ranks meet
+  // and take the next.
+  void wait_for_partner();
   // Until all saves are complete; corrects `state` where best/ could not be written.
   void end_saves(TrainState* state);
   int64_t saved_step() const { return saved_step_; }    // after end_saves(); -1: none
@@ -130,13 +135,15 @@ class Saver {
   Json numerics_;  // the fingerprint, for state.json
   const RankFile rank_file_;
   const SaveHooks hooks_;
+  const std::shared_ptr<PartnerCopy> partner_;
   Snapshots snapshots_;
   bool has_reserved_ = false, has_copied_ = false;
   double wait_s_ = 0;
   std::atomic<double> copy_s_ = 0;
   std::exception_ptr copy_errors_[SnapshotSlots::kPerRank];  // of the slot's last copy
-  // The step of the snapshot while a save from it is going on, else -1; the last job that copies.
-  int64_t snapshot_step_ = -1, copied_ = 0;
+  // The step of the snapshot while a save from it is going on, else -1; the last jobs that copy
+  // and that send the copy to another node.
+  int64_t snapshot_step_ = -1, copied_ = 0, sent_ = 0;
   // How long the loop has waited for this save, and since when (of the clock's ticks) it waits for
   // its end; 0: it does not.
   std::atomic<double> blocked_s_ = 0;
@@ -150,7 +157,7 @@ class Saver {
     int64_t evals_without_progress = 0;
   } before_best_;  // what the state was before the best that is being written
   // Last: their jobs use all of the above. A copy does not wait for what is being written.
-  SaveLane copies_, lane_;
+  SaveLane copies_, partner_lane_, lane_;
 };
 
 }  // namespace weft

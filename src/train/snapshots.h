@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "net/snapshot_slots.h"
+#include "train/partner_copy.h"
 #include "train/pinned_slots.h"
 #include "train/snapshot.h"
 
@@ -21,7 +22,8 @@ struct SlotPlace {
   std::shared_ptr<SnapshotSlots> slots;  // null: there are none
   int rank = 0;
   int64_t generation = 0;
-  std::shared_ptr<PinnedSlots> pins = nullptr;  // null: they are used as they are
+  std::shared_ptr<PinnedSlots> pins = nullptr;     // null: they are used as they are
+  std::shared_ptr<PartnerCopy> partner = nullptr;  // copies on another node; null: none
 };
 
 class Snapshots {

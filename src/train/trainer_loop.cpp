@@ -64,6 +64,8 @@ int Trainer::loop() {
 int Trainer::take_batch() {
   ranks_->note_phase(Phase::kData, state_.step + 1);
   if (std::exchange(has_batch_, false)) return 0;
+  // The exchange then says that every rank's last snapshot is whole on both nodes that have it.
+  if (saver_->has_slots() && cadence_.is_due(state_.step)) saver_->wait_for_partner();
   const NextBatch next = next_batch(stream_, *ranks_, signals_, batch_, has_lost_run(start_));
   rows_error_ = next.error;
   ensure(next.stop != 0 || next.is_there, "training rows must not end");

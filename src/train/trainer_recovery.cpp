@@ -115,7 +115,8 @@ Json Trainer::about() const {
 
 SlotPlace Trainer::slot_place() const {
   return place_.slots ? SlotPlace{place_.slots, place_.local_rank(),
-                                  static_cast<int64_t>(place_.world->generation()), pins_}
+                                  static_cast<int64_t>(place_.world->generation()), pins_,
+                                  PartnerCopy::of(place_)}
                       : SlotPlace{};
 }
 

@@ -1,0 +1,97 @@
+// train/partner_copy.cpp: one connection to the partner's agent.
+#include "train/partner_copy.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "net/store.h"
+#include "train/slot_deadline.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double thread_cpu_s() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// What it takes from training: processor time here and, as much again, of the agent that receives.
+// The wire's time is free while the next snapshot does not wait for it, which is sure at a 2 % of
+// it, since snapshots are at least as far apart as 50 times their cost (SnapshotCadence).
+double cost_of(double cpu_s, double wall_s) { return std::max(2 * cpu_s, 0.02 * wall_s); }
+
+int64_t node_of(const RankPlace& place) {
+  return place.node->first_rank / place.slots->num_ranks();
+}
+
+int64_t partner_of(const RankPlace& place) {
+  return (node_of(place) + 1) % (place.node->num_ranks / place.slots->num_ranks());
+}
+
+}  // namespace
+
+std::shared_ptr<PartnerCopy> PartnerCopy::of(const RankPlace& place) {
+  if (!place.slots || !place.node || place.node->num_ranks == place.slots->num_ranks())
+    return nullptr;
+  return std::make_shared<PartnerCopy>(place);
+}
+
+void PartnerCopy::connect() {
+  if (client_) return;
+  const NodePlace now = place_.node_now();
+  const Secret secret = Secret::from_file(now.secret_file);
+  const auto endpoint =
+      StoreClient(now.store, kSlotMs, &secret).wait_for(slots_key(partner_of(place_)), kSlotMs);
+  if (!endpoint) throw PeerError("the run has ended");
+  auto client = std::make_unique<SlotClient>(*endpoint, secret, kSlotMs);
+  const std::lock_guard lock(mutex_);
+  client_ = std::move(client);
+  if (is_over_) client_->shut_down();
+}
+
+void PartnerCopy::shut_down() noexcept {
+  is_over_ = true;
+  const std::lock_guard lock(mutex_);
+  if (client_) client_->shut_down();
+}
+
+void PartnerCopy::send_slot(const SnapshotSlots::View& view) {
+  connect();
+  const int rank = place_.local_rank();
+  const auto there = client_->list(node_of(place_), rank);
+  if (!there) throw PeerError("that node keeps no copies of this one");
+  if (std::find(there->steps.begin(), there->steps.end(), view.step) != there->steps.end()) return;
+  const std::string layout = place_.slots->layout(rank);
+  const SlotPut put{node_of(place_),
+                    rank,
+                    view.slot,
+                    view.step,
+                    view.generation,
+                    static_cast<int64_t>(layout.size()),
+                    static_cast<int64_t>(view.text.size()),
+                    view.bytes};
+  client_->put(put, layout, view.text, view.data);
+}
+
+void PartnerCopy::send(int64_t step) {
+  const auto view = place_.slots->find(place_.local_rank(), step);
+  if (is_over_ || !view) return;
+  const auto begun = Clock::now();
+  const double cpu_s = thread_cpu_s();
+  try {
+    send_slot(*view);
+    cost_s_ = cost_of(thread_cpu_s() - cpu_s,
+                      std::chrono::duration<double>(Clock::now() - begun).count());
+  } catch (const Error& e) {
+    if (is_over_.exchange(true)) return;
+    log_warning("rank {}: no copies of its snapshots on another node: {}", place_.rank, e.what());
+  }
+}
+
+}  // namespace weft
