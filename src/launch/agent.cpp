@@ -86,6 +86,7 @@ int Agent::serve() {
     if (ranks_) {
       ranks_->pump();
       reap();
+      advance_fetch();
       advance_parking();
       look_for_hung();
     }
@@ -101,7 +102,7 @@ void Agent::wait() {
   std::vector<int> pipes;
   if (ranks_) ranks_->add_descriptors(&pipes);
   for (const int fd : pipes) wanted.push_back({fd, POLLIN, 0});
-  ::poll(wanted.data(), wanted.size(), is_parking() ? kParkPollMs : kPollMs);
+  ::poll(wanted.data(), wanted.size(), is_parking() || fetch_ ? kParkPollMs : kPollMs);
 }
 
 // The supervisor decides what a signal means for the run; an agent without ranks just leaves.
@@ -127,7 +128,9 @@ std::optional<int> Agent::handle(const Frame& frame) {
       start(NodeStart::read(frame.payload));
       return std::nullopt;
     case NodeMessage::kKill:
-      if (ranks_ && read_number(frame.payload) == start_.generation) kill_ranks();
+      if (!ranks_ || read_number(frame.payload) != start_.generation) return std::nullopt;
+      kill_ranks();
+      tell_unstarted();
       return std::nullopt;
     case NodeMessage::kStop:
       stop(static_cast<int>(read_number(frame.payload)));
@@ -180,6 +183,7 @@ void Agent::start(const NodeStart& start) {
     if (start.has_saved) ranks_->world().note_saved();
     ranks_->world().set_store(start.store);
     if (start.has_snapshots) expect_deaths();
+    if (start.step >= 0) return begin_fetch();
     for (int r = 0; r < ranks_->size(); ++r) ranks_->start(r);
   } catch (const PeerError&) {
     throw;
@@ -192,8 +196,13 @@ void Agent::start(const NodeStart& start) {
 }
 
 void Agent::drop_ranks() {
+  fetch_.reset();
   parking_.reset();
-  if (service_) service_->show(start_.node, nullptr);
+  kept_.reset();
+  if (service_) {
+    service_->show(start_.node, nullptr);
+    service_->keep(node_before(), nullptr);
+  }
   watch_.reset();
   ranks_.reset();
 }

@@ -1,4 +1,5 @@
 // launch/agent_recovery.cpp: an agent whose ranks outlive the death of others.
+#include <csignal>
 #include <utility>
 
 #include "base/error.h"
@@ -9,6 +10,10 @@ namespace weft {
 void Agent::expect_deaths() {
   ranks_->world().set_recovers(true);
   service_->show(start_.node, ranks_->shared_slots());
+  if (start_.num_nodes > 1) {
+    kept_ = SnapshotSlots::create(ranks_->size());
+    service_->keep(node_before(), kept_);
+  }
   parking_ = std::make_unique<Parking>(
       job_, *ranks_, [this](int rank, const std::string& text) { tell_hung(rank, text); });
 }
@@ -19,13 +24,19 @@ void Agent::advance_parking() {
   if (!is_parking() || !parking_->is_quiet()) return;
   has_told_parked_ = true;
   send(NodeMessage::kParked,
-       Parked{start_.generation, ranks_->world().abort_reason(), ranks_->slots()->common_steps()}
+       Parked{start_.generation, ranks_->world().abort_reason(), ranks_->slots()->common_steps(),
+              kept_ ? kept_->common_steps() : std::vector<int64_t>{}}
            .write());
 }
 
 void Agent::park(const Park& park) {
   if (!ranks_ || park.generation != start_.generation) return;
-  if (park.is_end) ranks_->world().set_recovers(false);
+  // Half a node's slots are none: it joins again, and what its partner keeps counts.
+  if (fetch_ && !park.is_end) throw PeerError("a rank was lost before this node's could start");
+  if (park.is_end) {
+    ranks_->world().set_recovers(false);
+    tell_unstarted();
+  }
   if (!parking_) return;
   parking_->begin(park.reason);
   if (park.is_hang) parking_->hurry();
@@ -45,8 +56,39 @@ void Agent::resume(const Resume& resume) {
   for (int r = 0; r < ranks_->size(); ++r) {
     if (!(*ranks_)[r].is_running) dead.push_back(r);
   }
+  service_->go_back(resume.step);
   ranks_->world().reset(dead, resume.step);
   for (const int r : dead) ranks_->start(r);
+}
+
+// ------------------------------------------------------------------ in place of a lost node
+
+void Agent::begin_fetch() {
+  fetch_begin_ms_ = monotonic_ms();
+  fetch_ = std::make_unique<CopyFetch>(start_.copies_at, secret_, start_.node, start_.step,
+                                       ranks_->shared_slots());
+}
+
+void Agent::advance_fetch() {
+  if (!fetch_ || !fetch_->is_done()) return;
+  fetch_.reset();
+  ShmWorld& world = ranks_->world();
+  world.note_death(fetch_begin_ms_);
+  world.note_step(start_.last_step);
+  std::vector<int> all;
+  for (int r = 0; r < ranks_->size(); ++r) all.push_back(r);
+  world.reset(all, start_.step);
+  for (const int r : all) ranks_->start(r);
+}
+
+// Of ranks that will not be: the supervisor waits for their end.
+void Agent::tell_unstarted() {
+  fetch_.reset();
+  for (int r = 0; r < ranks_->size(); ++r) {
+    if ((*ranks_)[r].pid >= 0) continue;
+    RankEnd end{start_.generation, ranks_->number(r), 0, SIGKILL, true, "it was not started"};
+    send(NodeMessage::kEnded, end.write());
+  }
 }
 
 }  // namespace weft

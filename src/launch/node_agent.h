@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/agent.h"
+#include "launch/copy_fetch.h"
 #include "launch/local_ranks.h"
 #include "launch/node_messages.h"
 #include "launch/park_messages.h"
@@ -39,6 +40,10 @@ class Agent {
   void advance_parking();
   void park(const Park& park);
   void resume(const Resume& resume);
+  int64_t node_before() const { return (start_.node + start_.num_nodes - 1) % start_.num_nodes; }
+  void begin_fetch();
+  void advance_fetch();
+  void tell_unstarted();
   void send(NodeMessage kind, const std::string& payload = "") {
     queue_message(channel_.get(), kind, payload);
   }
@@ -66,6 +71,9 @@ class Agent {
   std::unique_ptr<RankWatch> watch_;  // of ranks_
   std::unique_ptr<Parking> parking_;  // null: ranks end where another one is lost
   bool has_told_parked_ = false;
+  std::shared_ptr<SnapshotSlots> kept_;  // copies of the slots of the node before this one
+  std::unique_ptr<CopyFetch> fetch_;     // null: the ranks' slots are not being fetched
+  int64_t fetch_begin_ms_ = 0;
   NodeStart start_;
   int stop_signal_ = 0;      // that the run was asked to end with
   int received_signal_ = 0;  // by this process

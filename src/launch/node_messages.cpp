@@ -166,7 +166,10 @@ std::string NodeStart::write() const {
                        {"marker_text", marker_text},
                        {"store", store},
                        {"has_saved", has_saved},
-                       {"has_snapshots", has_snapshots}});
+                       {"has_snapshots", has_snapshots},
+                       {"step", step},
+                       {"last_step", last_step},
+                       {"copies_at", copies_at}});
 }
 
 NodeStart NodeStart::read(std::string_view text) {
@@ -187,6 +190,9 @@ NodeStart NodeStart::read(std::string_view text) {
   start.store = fields.text("store");
   start.has_saved = fields.flag("has_saved");
   start.has_snapshots = fields.flag("has_snapshots");
+  start.step = fields.number("step", -1, INT64_MAX);
+  start.last_step = fields.number("last_step", 0, INT64_MAX);
+  start.copies_at = fields.text("copies_at");
   if (start.argv.empty()) throw PeerError("a node's start without a command");
   return start;
 }

@@ -100,6 +100,10 @@ struct NodeStart {
   std::string store;
   bool has_saved = false;      // an earlier generation did
   bool has_snapshots = false;  // ranks have slots, and outlive the death of others
+  // It continues from this step (-1: from storage), which copies of the lost node's slots hold at
+  // that address; last_step: how far the run was.
+  int64_t step = -1, last_step = 0;
+  std::string copies_at = "";
   std::string write() const;
   static NodeStart read(std::string_view text);
 };

@@ -12,6 +12,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kStoreMs = 2000;
+constexpr int kPeerExit = 75;
 
 }  // namespace
 
@@ -45,6 +46,9 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   if (!can_park || !may_recover()) return begin_closing(reason);
   phase_ = Phase::kParking;
   parked_.assign(nodes_.size(), std::nullopt);
+  is_fresh_.assign(nodes_.size(), false);
+  has_warned_ = false;
+  gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);
   parked_reason_ = reason;
   count_restart(reason);
   abort_store(reason);
@@ -58,41 +62,91 @@ void NodeSupervisor::handle_parked(const JoinedAgent& from, Parked parked) {
   if (phase_ == Phase::kParking) parked_.at(static_cast<size_t>(from.node)) = std::move(parked);
 }
 
+// A lost node's slots live on as copies.
+void NodeSupervisor::react_to_loss(int node, const std::string& words) {
+  if (phase_ != Phase::kParking) return begin_parking(words, false);
+  parked_.at(static_cast<size_t>(node)).reset();
+  is_fresh_.at(static_cast<size_t>(node)) = false;
+}
+
+bool NodeSupervisor::are_all_quiet() const {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n] != nullptr && !is_fresh_[n] && !parked_[n]) return false;
+  }
+  return true;
+}
+
+// Of a lost node those that its partner, the next one, keeps; null: both are lost.
+const std::vector<int64_t>* NodeSupervisor::steps_of(size_t node) const {
+  if (parked_[node]) return &parked_[node]->steps;
+  const std::optional<Parked>& partner = parked_[(node + 1) % parked_.size()];
+  return partner ? &partner->kept : nullptr;
+}
+
 std::optional<int64_t> NodeSupervisor::newest_parked_step() const {
   std::optional<int64_t> newest;
-  for (const int64_t step : parked_.front()->steps) {
-    const bool is_common = std::all_of(parked_.begin(), parked_.end(), [&](const auto& parked) {
-      return std::find(parked->steps.begin(), parked->steps.end(), step) != parked->steps.end();
-    });
+  const std::vector<int64_t>* first = steps_of(0);
+  if (first == nullptr) return std::nullopt;
+  for (const int64_t step : *first) {
+    bool is_common = true;
+    for (size_t n = 0; n < parked_.size() && is_common; ++n) {
+      const std::vector<int64_t>* steps = steps_of(n);
+      is_common = steps != nullptr && std::find(steps->begin(), steps->end(), step) != steps->end();
+    }
     if (is_common && (!newest || step > *newest)) newest = step;
   }
   return newest;
 }
 
+// Whether every place has an agent again.
+bool NodeSupervisor::fill_lost_places() {
+  const std::vector<JoinedAgent*> before = nodes_;
+  place(layout_.num_nodes);
+  for (size_t n = 0; n < nodes_.size(); ++n) is_fresh_[n] = is_fresh_[n] || nodes_[n] != before[n];
+  return is_complete();
+}
+
 void NodeSupervisor::advance_parking() {
-  const bool are_all_quiet =
-      std::all_of(parked_.begin(), parked_.end(), [](const auto& p) { return p.has_value(); });
-  if (!are_all_quiet) return;
+  if (!are_all_quiet()) return;
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
   const std::optional<int64_t> step = newest_parked_step();
   // What would repeat ends the run; rank 0 may have finished it alone; nothing is whole: storage.
   if ((cause && cause->would_repeat) || ends_.is_well(0) || !step)
     return begin_closing(parked_reason_);
-  resume(*step, cause);
+  if (fill_lost_places()) return resume(*step, cause);
+  // An elastic run goes on without nodes; the first one's next agent is on its way.
+  const bool is_any_missing = std::find(nodes_.begin() + 1, nodes_.end(), nullptr) != nodes_.end();
+  if (choice_.is_elastic() && is_any_missing) return begin_closing(parked_reason_);
+  if (Clock::now() >= gather_until_) return fail(-1, missing_words(), kPeerExit);
+  if (!std::exchange(has_warned_, true) && nodes_[0] != nullptr)
+    log_warning("{}; waiting for another node: weft agent --join {} --secret-file {}",
+                parked_reason_, agents_.endpoint(), o_.secret_file);
 }
 
 void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& cause) {
   const std::string words = cause ? cause->words : parked_reason_;
   warn_of_restart(words, fmt::format("step {}", step));
-  tell("died", cause ? cause->rank : -1, words);
+  for (const std::string& lost : ends_.lost_nodes()) tell("node_lost", -1, lost);
+  if (!cause || cause->rank >= 0) tell("died", cause ? cause->rank : -1, words);
   tell("continued", -1, std::to_string(step));
   ++generation_;
   ends_.begin(layout_.num_nodes);
   open_store();
   is_counted_ = false;
+  is_growing_ = false;  // asked again where it still can
   phase_ = Phase::kRunning;
   const Resume message{generation_, step, store_->endpoint()};
-  for (JoinedAgent* node : nodes_) agents_.send(*node, NodeMessage::kResume, message.write());
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    if (!is_fresh_[n]) {
+      agents_.send(*nodes_[n], NodeMessage::kResume, message.write());
+      continue;
+    }
+    NodeStart start = start_of(static_cast<int>(n));
+    start.step = step;
+    start.last_step = std::max(step, last_step_);
+    start.copies_at = nodes_[(n + 1) % nodes_.size()]->hello->slots;
+    agents_.send(*nodes_[n], NodeMessage::kStart, start.write());
+  }
   tell("started", -1, fmt::format("generation {}", generation_));
 }
 

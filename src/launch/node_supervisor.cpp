@@ -36,7 +36,9 @@ void NodeSupervisor::handle_signal(const ArrivedSignal& signal) {
 void NodeSupervisor::stop(int signal) {
   stop_signal_ = signal;
   tell("stopping", -1, signal_name(signal));
-  if (phase_ == Phase::kGathering) {
+  const bool waits_for_node =
+      phase_ == Phase::kParking && std::find(nodes_.begin(), nodes_.end(), nullptr) != nodes_.end();
+  if (phase_ == Phase::kGathering || waits_for_node) {
     write_signal_line(signal, o_.job.early_words);
     return finish(128 + signal, fmt::format("{} ended the run", signal_name(signal)));
   }
@@ -161,7 +163,8 @@ void NodeSupervisor::look_for_lost() {
       if (generation_ >= 0) tell("node_lost", -1, words);
       continue;
     }
-    if (had_ranks && (agent.node == 0 || !is_finishing())) begin_closing(words);
+    const bool is_needed = had_ranks && (agent.node == 0 || !is_finishing());
+    if (is_needed || phase_ == Phase::kParking) react_to_loss(agent.node, words);
   }
   if (exit_code_ || !first_->has_ended()) return;
   if (!std::exchange(has_first_joined_, false))

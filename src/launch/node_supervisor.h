@@ -73,7 +73,11 @@ class NodeSupervisor {
   void tell_to_park(const std::string& reason, bool is_hang, bool is_end);
   void begin_parking(const std::string& reason, bool is_hang);
   void handle_parked(const JoinedAgent& from, Parked parked);
+  void react_to_loss(int node, const std::string& words);
+  bool are_all_quiet() const;
+  const std::vector<int64_t>* steps_of(size_t node) const;
   std::optional<int64_t> newest_parked_step() const;
+  bool fill_lost_places();
   void advance_parking();
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
   void count_restart(const std::string& reason);
@@ -103,6 +107,8 @@ class NodeSupervisor {
   std::unique_ptr<StoreServer> store_;  // of this generation
   Phase phase_ = Phase::kGathering;
   std::vector<std::optional<Parked>> parked_;  // of each node, in kParking
+  std::vector<bool> is_fresh_;                 // its agent takes the place of a lost one
+  bool has_warned_ = false;                    // that another node is waited for
   std::string parked_reason_;
   bool is_counted_ = false;  // this generation's end, as a restart
   Clock::time_point gather_until_;

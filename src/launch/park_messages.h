@@ -24,6 +24,7 @@ struct Parked {
   int64_t generation = 0;
   std::string reason;          // as its ranks have it
   std::vector<int64_t> steps;  // that are whole in the slots of all its ranks
+  std::vector<int64_t> kept;   // and in the copies of those of the node before it
   std::string write() const;
   static Parked read(std::string_view text);
 };

@@ -89,5 +89,39 @@ TEST(NodesSurvive, ARankThatHangsIsReplaced) {
   expect_same_run(run, "calm", "hit");
 }
 
+// kill -9 of an agent, of either node: a spare, or the first node's next agent, gets the slots from
+// the partner, and the others keep their processes.
+TEST(NodesSurvive, ALostNodeIsReplacedFromItsPartnersMemory) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.shard=zero3", "parallel.mode=exact"},
+        std::vector<std::string>{}}) {
+    const TinyRun run;
+    std::vector<std::string> more = {"parallel.dp=4", "train.micro_batch=1"};
+    more.insert(more.end(), layout.begin(), layout.end());
+    more = sets_of(run, "calm", more);
+    run.train_well(more);
+    TwoNodes nodes(run, "hit", more);
+    nodes.join();
+    ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 5; }));
+    const std::unique_ptr<Program> spare = nodes.new_agent();
+    const std::vector<pid_t> kept = nodes.ranks_of(0);
+    ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 40; }));
+    nodes.agent().send(SIGKILL);
+    ASSERT_TRUE(nodes.train().wait_until([&] { return num_events(run, "hit", "recovered") == 1; }));
+    EXPECT_EQ(nodes.ranks_of(0), kept);
+    const size_t steps = num_steps(run, "hit") + 20;
+    ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= steps; }));
+    ::kill(children_of(nodes.train().pid()).at(0), SIGKILL);  // the first node's agent
+    const Ended train = nodes.train().wait(), second = spare->wait();
+    EXPECT_EQ(train.exit_code, 0) << train.err;
+    EXPECT_EQ(second.exit_code, 0) << second.err;
+    EXPECT_EQ(num_events(run, "hit", "recovered"), 2u) << train.err;
+    EXPECT_EQ(num_events(run, "hit", "node_lost"), 2u);
+    EXPECT_EQ(num_events(run, "hit", "started"), 1u) << train.err;  // storage was not read
+    expect_same_run(run, "calm", "hit");
+    EXPECT_FALSE(is_any_left(run));
+  }
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -27,15 +27,16 @@ void expect_strict(const Message& sent) {
 
 TEST(ParkMessages, AreReadAsTheyWereWrittenAndRefusedWhereTheyAreNotWhole) {
   expect_strict(Park{3, "rank 1 was killed", true, false});
-  expect_strict(Parked{3, "rank 1 was killed", {40, 41}});
+  expect_strict(Parked{3, "rank 1 was killed", {40, 41}, {40}});
   expect_strict(Hung{3, 5, "update, step 7\n#0 wait"});
   expect_strict(Resume{4, 40, "10.0.0.1:4711"});
 }
 
 TEST(ParkMessages, NumbersHaveRanges) {
-  EXPECT_EQ(Parked::read(Parked{3, "", {40, 41}}.write()).steps, (std::vector<int64_t>{40, 41}));
-  EXPECT_THROW(Parked::read(Parked{3, "", {-1}}.write()), PeerError);
-  EXPECT_THROW(Parked::read(Parked{3, "", std::vector<int64_t>(65, 1)}.write()), PeerError);
+  EXPECT_EQ(Parked::read(Parked{3, "", {40, 41}, {}}.write()).steps,
+            (std::vector<int64_t>{40, 41}));
+  EXPECT_THROW(Parked::read(Parked{3, "", {-1}, {}}.write()), PeerError);
+  EXPECT_THROW(Parked::read(Parked{3, "", {}, std::vector<int64_t>(65, 1)}.write()), PeerError);
   EXPECT_THROW(Resume::read(Resume{0, 40, ""}.write()), PeerError);  // the first was started
   EXPECT_LT(Hung::read(Hung{1, 1, std::string(1 << 20, 'x')}.write()).text.size(), 30'000u);
 }
