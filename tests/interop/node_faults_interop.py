@@ -210,6 +210,21 @@ class Suite:
             restarts = len(run.events("started")) + len(run.events("recovered"))
             self.checks.that(restarts <= 3, "two nodes at once: one or two restarts", f"{restarts - 1}")
 
+    def two_apart(self):
+        """Nodes 1 and 3 of four, whose slots nodes 2 and 0 keep: both come back from memory."""
+        with Nodes(self, "apart", "wide", 4, "--set", "train.steps=200") as run:
+            run.join_all([1, 2, 3])
+            run.has_steps(6)
+            run.join_all([4, 5])
+            self.checks.that(run.has_spares(2), "two nodes apart: two spares")
+            for host in (1, 3):
+                run.agents[host].kill()
+            for host in (1, 3):
+                run.agents.pop(host).wait()
+            self.ends_calm(run, "two nodes apart", "wide", 200)
+            self.checks.equal(len(run.events("node_lost")), 2, "two nodes apart: both are in events.jsonl")
+            self.checks.equal(len(run.events("started")), 1, "two nodes apart: storage was not read")
+
     def two_lost_alone(self):
         """The same by kill -9 and without spares: 75, and what to do."""
         with Nodes(self, "alone", "wide", 4, "--set", "train.steps=100000", "--set", "launch.join_timeout_s=2") as run:
@@ -349,7 +364,8 @@ class Suite:
 def body(args, checks, folder):
     with Network(6) as network:
         suite = Suite(Weft(args.weft), checks, network, folder)
-        parts = [suite.two_lost_alone, suite.no_memory, suite.clocks, suite.hung, suite.slow_network, suite.two_lost, suite.returns]
+        parts = [suite.two_apart, suite.two_lost_alone, suite.no_memory, suite.clocks, suite.hung, suite.slow_network,
+                 suite.two_lost, suite.returns]
         if args.only:
             parts = [part for part in parts if part.__name__ in args.only]
         else:
