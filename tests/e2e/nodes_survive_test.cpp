@@ -100,7 +100,7 @@ TEST(NodesSurvive, ALostNodeIsReplacedFromItsPartnersMemory) {
     more.insert(more.end(), layout.begin(), layout.end());
     more = sets_of(run, "calm", more);
     run.train_well(more);
-    TwoNodes nodes(run, "hit", more);
+    NodeRun nodes(run, "hit", more);
     nodes.join();
     ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 5; }));
     const std::unique_ptr<Program> spare = nodes.new_agent();
