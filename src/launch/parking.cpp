@@ -31,9 +31,13 @@ void Parking::end() {
   static_cast<void>(watch_.find_hung(true));  // what it has seen of earlier processes
 }
 
-// One that lives gets the time of a rank that does not hang.
+// One that lives gets the time of a rank that does not hang. One that starts or recovers has
+// nothing to complete, and may be connecting to a rank that is gone, which nothing ends: a new
+// process is faster.
 bool Parking::is_late(int rank) const {
-  const bool is_given_less = is_hurried_ && !watch_.is_alive(rank);
+  const Phase phase = ranks_.world().heartbeat(rank).read().phase;
+  const bool is_new = phase == Phase::kStarting || phase == Phase::kRecovering;
+  const bool is_given_less = is_new || (is_hurried_ && !watch_.is_alive(rank));
   const int64_t allowed = is_given_less ? options_.hung_park_ms : options_.park_ms;
   return Clock::now() >= *began_ + std::chrono::milliseconds(allowed);
 }
