@@ -210,6 +210,10 @@ class Suite:
             restarts = len(run.events("started")) + len(run.events("recovered"))
             self.checks.that(restarts <= 3, "two nodes at once: one or two restarts", f"{restarts - 1}")
 
+    @staticmethod
+    def host_of(run, node):
+        return int(re.search(rf"node {node} is \S+ \(10\.213\.0\.(\d+):", run.text())[1]) - 1
+
     def two_apart(self):
         """Nodes 1 and 3 of four, whose slots nodes 2 and 0 keep: both come back from memory."""
         with Nodes(self, "apart", "wide", 4, "--set", "train.steps=200") as run:
@@ -217,9 +221,10 @@ class Suite:
             run.has_steps(6)
             run.join_all([4, 5])
             self.checks.that(run.has_spares(2), "two nodes apart: two spares")
-            for host in (1, 3):
+            hosts = [self.host_of(run, node) for node in (1, 3)]  # agents are numbered as they come
+            for host in hosts:
                 run.agents[host].kill()
-            for host in (1, 3):
+            for host in hosts:
                 run.agents.pop(host).wait()
             self.ends_calm(run, "two nodes apart", "wide", 200)
             self.checks.equal(len(run.events("node_lost")), 2, "two nodes apart: both are in events.jsonl")

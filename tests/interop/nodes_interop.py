@@ -289,8 +289,8 @@ class Suite:
             run.wait(lambda: num_lines(run.dir) > lines)
             print(f"{what}: a spare's first step after {time.monotonic() - begin:.2f} s")
             self.checks.equal(run.ranks_of(0), kept, f"{what}: the other node's processes stay")
-            self.checks.that(not any(os.path.exists(f"/proc/{r}") for r in ranks),
-                             f"{what}: the ranks of a killed agent are gone")
+            gone = run.wait(lambda: not any(os.path.exists(f"/proc/{r}") for r in ranks))
+            self.checks.that(gone, f"{what}: the ranks of a killed agent are gone")
             run.has_steps(20)
             first = children_of(run.train.pid)
             if self.checks.equal(len(first), 1, f"{what}: the supervisor has one child"):
