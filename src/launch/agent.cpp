@@ -14,6 +14,7 @@
 #include "launch/cores.h"
 #include "launch/node_agent.h"
 #include "launch/node_start_check.h"
+#include "net/regroup.h"
 
 namespace weft {
 namespace {
@@ -230,7 +231,8 @@ void Agent::reap() {
     std::string words = ranks_->world().failure(r).value_or("");
     if (words.empty() && rank.err) words = rank.err->last_line();
     end.words = printable_line(words);
-    const bool is_stopped = stop_signal_ != 0 && end.exit_code == 128 + stop_signal_;
+    const bool is_stopped =
+        end.exit_code == kRegroupExit || (stop_signal_ != 0 && end.exit_code == 128 + stop_signal_);
     if (end.signal == 0 && (end.exit_code == 0 || is_stopped)) {
       ranks_->world().note_ended(r);
     } else {

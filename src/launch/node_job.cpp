@@ -112,8 +112,9 @@ void NodeSupervisor::judge() {
                   is_stopped ? fmt::format("{} ended the run", signal_name(stop_signal_))
                              : "the run has finished");
   }
-  if (cause->would_repeat || !(is_counted_ || may_recover()))
-    return fail(cause->rank, cause->words, cause->exit_code);
+  // A restart that was counted when ranks began to park may go on, but not after a stop signal.
+  const bool may_restart = stop_signal_ == 0 && (is_counted_ || may_recover());
+  if (cause->would_repeat || !may_restart) return fail(cause->rank, cause->words, cause->exit_code);
   recover(*cause);
 }
 

@@ -2,8 +2,8 @@
 // (docs/design/0018-nodes.md).
 //
 // The supervisor listens, starts an agent of its own, waits until every node has one, and starts a
-// generation of ranks on all of them. Where a rank dies or a node is lost, all ranks are ended and
-// the next generation starts, from storage.
+// generation of ranks on all of them. Where a rank dies or a node is lost, the next generation goes
+// on from the memory of the nodes (docs/design/0021-memory-of-nodes.md), or else from storage.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 namespace weft {
 
 struct NodeJobOptions {
-  JobOptions job;  // of one node: num_ranks of each; argv is needed, snapshots are not used
+  JobOptions job;  // of one node: num_ranks of each; argv is needed
   int num_nodes = 2;
   std::string host = "127.0.0.1", port = "0";               // where it listens
   std::string secret_file;                                  // an absolute path; holds the secret

@@ -58,7 +58,7 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
 // A node whose ranks have parked although nobody has died: one of them has waited for too long.
 void NodeSupervisor::handle_parked(const JoinedAgent& from, Parked parked) {
   if (from.node < 0 || parked.generation != generation_) return;
-  if (phase_ == Phase::kRunning) begin_parking(parked.reason, true);
+  if (phase_ == Phase::kRunning && !is_finishing()) begin_parking(parked.reason, true);
   if (phase_ == Phase::kParking) parked_.at(static_cast<size_t>(from.node)) = std::move(parked);
 }
 

@@ -32,7 +32,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using Clock = std::chrono::steady_clock;
+
 constexpr size_t kMostFrames = 40, kMostThreads = 64;
+// Whoever asks has others to answer: threads that do not stop must not hold it up.
+constexpr std::chrono::milliseconds kMostTimeOfThread{200}, kMostTime{2000};
 
 struct Registers {
   uint64_t pc = 0, frame = 0, stack = 0;
@@ -219,17 +223,17 @@ std::vector<uint64_t> addresses(pid_t pid, const Registers& regs, const Names& n
 // Attached and stopped while it lives, unless the system forbids it.
 class StoppedThread {
  public:
-  explicit StoppedThread(pid_t thread) : thread_(thread) {
+  StoppedThread(pid_t thread, Clock::time_point until) : thread_(thread) {
     is_attached_ = ::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) == 0;
     if (!is_attached_ || ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) != 0) {
       error_ = errno;
       return;
     }
-    for (int i = 0; i < 200 && !is_stopped_; ++i) {
+    do {
       int status = 0;
       is_stopped_ = ::waitpid(thread, &status, __WALL | WNOHANG) == thread && WIFSTOPPED(status);
       if (!is_stopped_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    } while (!is_stopped_ && Clock::now() < until);
   }
   ~StoppedThread() {
     if (is_stopped_) ::ptrace(PTRACE_DETACH, thread_, nullptr, nullptr);
@@ -263,9 +267,10 @@ std::string process_stack(pid_t pid) {
   if (threads.size() > kMostThreads) threads.resize(kMostThreads);
   Names names(pid);
   std::string text;
+  const Clock::time_point end = Clock::now() + kMostTime;
   for (const pid_t thread : threads) {
     text += fmt::format("thread {} ({})\n", thread, thread_name(pid, thread));
-    const StoppedThread stopped(thread);
+    const StoppedThread stopped(thread, std::min(end, Clock::now() + kMostTimeOfThread));
     Registers regs;
     if (!stopped.is_stopped() || !read_registers(thread, &regs)) {
       text += fmt::format("  its stack cannot be read: {}\n", stopped.why_not());

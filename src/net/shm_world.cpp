@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/round_up.h"
+#include "net/regroup.h"
 
 namespace weft {
 namespace {
@@ -245,6 +246,11 @@ bool ShmWorld::begin_saving() const {
 
 const std::atomic<int>& ShmWorld::stop_word() const { return header_->stop; }
 
+void ShmWorld::refuse_regroup() {
+  int word = kRegroup;
+  header_->stop.compare_exchange_strong(word, 0);
+}
+
 void ShmWorld::note_failure(int rank, const std::string& message) {
   header_->ranks[rank].failure.write(message);
 }
@@ -319,6 +325,7 @@ void ShmWorld::reset(const std::vector<int>& dead, int64_t step) {
   header_->is_finishing.store(false);
   header_->start_step.store(step);
   header_->aborted.clear();
+  refuse_regroup();  // who grows asks again
   generation_ = header_->generation.value.load() + 1;
   set_and_wake(header_->generation, generation_);
 }

@@ -81,6 +81,7 @@ class ShmWorld {
   // them. False where a stop came first: the supervisor is ending the job.
   [[nodiscard]] bool begin_saving() const;
   const std::atomic<int>& stop_word() const;  // the signal; 0: none
+  void refuse_regroup();  // ranks that were asked to end for a larger layout go on
 
   // A rank's final error, for the supervisor to report; a rank's first one is kept.
   void note_failure(int rank, const std::string& message);

@@ -130,6 +130,7 @@ class Trainer {
   bool is_saved() const { return saver_->saved_step() == state_.step; }
 
   int stopped_by(int signal);
+  bool can_leave_layout();
   int leave_layout();
   int finish();
   void write_last_model(bool has_whole);

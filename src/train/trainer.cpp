@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/damaged.h"
 #include "checkpoint/list.h"
+#include "net/regroup.h"
 #include "train/faults.h"
 #include "train/final_model.h"
 #include "train/finished_run.h"
@@ -106,7 +107,9 @@ int Trainer::run_on() {
 
 int Trainer::train() {
   const int64_t first = state_.step + 1;
-  if (const int stop = loop(); stop != 0) return stopped_by(stop);
+  int stop = loop();
+  while (stop == kRegroup && !can_leave_layout()) stop = loop();
+  if (stop != 0) return stopped_by(stop);
   if (fault_) fault_->check_fired(first, state_.step);
   return finish();
 }

@@ -126,8 +126,21 @@ int Trainer::stopped_by(int signal) {
   return 128 + signal;
 }
 
-// The next generation continues from here, in another layout. Where it could not be saved, it
-// continues from the checkpoint before.
+// The next generation continues from here, in a larger layout. A step that cannot be saved (a full
+// disk) is no reason to end: training goes on in this one.
+bool Trainer::can_leave_layout() {
+  saver_->save_step_now(&state_);
+  if (is_saved() || !place_.world) return true;
+  if (is_main_)
+    log_warning("step {} could not be saved: the nodes that have joined stay spares", state_.step);
+  place_.world->refuse_regroup();
+  stream_.restore(state_.position);
+  stream_.set_counters(counters_);
+  has_batch_ = false;
+  loaded_.saved_step = state_.step;  // an evaluation that is due there may be missing
+  return false;
+}
+
 int Trainer::leave_layout() {
   if (!is_saved())
     throw PeerError(fmt::format(

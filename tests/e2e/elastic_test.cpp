@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "tests/e2e/node_run.h"
+#include "tests/faults/preload.h"
 
 namespace weft::testing {
 namespace {
@@ -56,6 +57,30 @@ TEST(Elastic, ANodeThatDoesNotComeIsDoneWithout) {
   expect_parts(train.err, {"1 of 2 nodes joined within 1 s: dp=2 on 1 node"});
   EXPECT_EQ(event_lines(run.dir("nodes"), "layout").size(), 1u);
   expect_calm(run);
+}
+
+// A full disk: the run goes on as it is, without costing a restart.
+TEST(Elastic, ANodeWaitsWhereNothingCanBeSaved) {
+  const TinyRun run;
+  StartOptions options = kOnLo;
+  options.env.merge(fault_env("write:ENOSPC:checkpoints/step-"));
+  NodeRun nodes(run, "nodes",
+                with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.elastic=true",
+                              "launch.join_timeout_s=1"}),
+                2, options);
+  nodes.find_endpoint();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  nodes.join();
+  const std::filesystem::path log = run.dir("nodes") / "log" / "rank-00000.log";
+  ASSERT_TRUE(nodes.train().wait_until([&] {
+    return slurp(log).find("the nodes that have joined stay spares") != std::string::npos;
+  }));
+  const size_t steps = num_steps(run);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > steps + 5; }));
+  nodes.train().send(SIGTERM);
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 1) << train.err;  // what was asked for could not be saved, either
+  EXPECT_EQ(train.err.find("(restart"), std::string::npos) << train.err;
 }
 
 // 2 -> 1 -> 2 nodes. The undisturbed run ends where this one was stopped.

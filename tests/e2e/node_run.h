@@ -18,19 +18,23 @@ inline const StartOptions kOnLo{.env = {{"WEFT_NODES_ON_LO", "1"}}};
 class NodeRun {
  public:
   NodeRun(const TinyRun& run, const std::string& name, std::vector<std::string> sets,
-          int num_nodes = 2)
+          int num_nodes = 2, const StartOptions& options = kOnLo)
       : run_(run), name_(name) {
     sets.push_back("name=" + name);
     train_ = std::make_unique<Program>(
-        run.words("train", sets, {"--nodes", std::to_string(num_nodes)}), kOnLo);
+        run.words("train", sets, {"--nodes", std::to_string(num_nodes)}), options);
   }
   // In place of the last one, where there was one.
   void join() { agent_ = new_agent(); }
-  // One more than there are nodes is a spare.
-  std::unique_ptr<Program> new_agent() {
-    if (endpoint_.empty()) {  // later it listens for ranks, too
+  // Before ranks start: later it listens for them, too.
+  void find_endpoint() {
+    if (endpoint_.empty()) {
       EXPECT_TRUE(train_->wait_until([&] { return !(endpoint_ = endpoint()).empty(); }));
     }
+  }
+  // One more than there are nodes is a spare.
+  std::unique_ptr<Program> new_agent() {
+    find_endpoint();
     return std::make_unique<Program>(
         std::vector<std::string>{"agent", "--join", endpoint_, "--secret-file", secret(), "--wait",
                                  "5"},
