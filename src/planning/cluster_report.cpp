@@ -160,8 +160,8 @@ void add_notes(const RunConfig& c, ClusterReport* r) {
                     r->cluster.device.memory_gb));
   if (r->from_memory)
     note(
-        "recovery from memory works today for the ranks of one machine, on CPUs; for others its "
-        "row is what it would bring");
+        "recovery from memory was tested with ranks of one machine, also on one GPU, and with CPU "
+        "nodes in namespaces; of larger clusters its row is what it would bring");
 }
 
 }  // namespace
