@@ -72,9 +72,10 @@ TEST(IdleKeys, TheLengthOfTargetsIsForEncoderDecoders) {
   const std::vector<std::string> lines = idle_keys(c);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(lines[0].starts_with("data.target_length: 64 has no effect")) << lines[0];
-  const Json t5 = parse_json(R"({"architectures": ["T5ForConditionalGeneration"], "d_model": 32,
+  const Json t5 = parse_json(
+      R"({"architectures": ["T5ForConditionalGeneration"], "pad_token_id": 0, "d_model": 32,
       "d_kv": 8, "d_ff": 32, "num_heads": 4, "num_layers": 1, "vocab_size": 64})",
-                             "config.json");
+      "config.json");
   EXPECT_TRUE(weft::idle_keys(c, *make_model(t5, {})).empty());
 }
 
