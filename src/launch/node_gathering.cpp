@@ -145,7 +145,7 @@ void NodeSupervisor::add_layout(JobStatus* status) {
   for (const JoinedAgent* agent : agents_.known()) status->num_spares += agent->node < 0;
 }
 
-// A node that came later must not end a run that was there without it.
+// A node that came later: the run that was there without it goes on, as after a loss.
 void NodeSupervisor::send_away(JoinedAgent& agent, const Verdict& verdict) {
   log_warning("node {}, {}, cannot start its ranks and is sent away: {}", agent.node, agent.name(),
               verdict.words);

@@ -19,44 +19,42 @@
 namespace weft {
 namespace {
 
-union Control {
-  cmsghdr header;  // for its alignment
-  char bytes[CMSG_SPACE(sizeof(int))];
+// One byte, and beside it one descriptor.
+struct DescriptorMessage {
+  DescriptorMessage() {
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+  }
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
+
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
 };
 
 bool send_descriptor(int socket, int fd) {
-  char byte = 0;
-  iovec data{&byte, 1};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  cmsghdr* part = CMSG_FIRSTHDR(&message);
+  DescriptorMessage sent;
+  cmsghdr* part = CMSG_FIRSTHDR(&sent.message);
   part->cmsg_level = SOL_SOCKET;
   part->cmsg_type = SCM_RIGHTS;
   part->cmsg_len = CMSG_LEN(sizeof fd);
   std::memcpy(CMSG_DATA(part), &fd, sizeof fd);
-  return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+  return ::sendmsg(socket, &sent.message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
 // The last of those that wait there; -1: none.
 int receive_descriptor(int socket) {
   for (int last = -1;;) {
-    char byte = 0;
-    iovec data{&byte, 1};
-    Control control{};
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
-    if (::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
+    DescriptorMessage received;
+    if (::recvmsg(socket, &received.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
       if (errno == EINTR) continue;
       return last;
     }
-    const cmsghdr* part = CMSG_FIRSTHDR(&message);
+    const cmsghdr* part = CMSG_FIRSTHDR(&received.message);
     if (part == nullptr || part->cmsg_type != SCM_RIGHTS) continue;
     if (last >= 0) ::close(last);
     std::memcpy(&last, CMSG_DATA(part), sizeof last);

@@ -29,12 +29,16 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_
           "hidden_act": "silu", "eos_token_id": 256}
 
 
-def write_inputs(folder):
+def write_model_and_rows(folder):
     dice = random.Random(4)
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
     lines = ["".join(dice.choices("abcdefgh ", k=dice.randint(2, 40))) for _ in range(64)]
     (folder / "rows.txt").write_text("\n".join(lines) + "\n")
+
+
+def write_inputs(folder):
+    write_model_and_rows(folder)
     return write_run_file(folder / "run.yaml", {
         "name": "run", "model": {"path": str(folder / "model"), "init": "random"},
         "data": {"train": [str(folder / "rows.txt")], "tokenizer": "bytes", "seq_length": 32},

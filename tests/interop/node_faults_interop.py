@@ -12,7 +12,6 @@ whatever happened, the bits are those of a calm run on one machine.
 
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -21,7 +20,7 @@ import time
 from pathlib import Path
 
 from common import Weft, die_with_parent, run_program, write_run_file
-from kill_interop import CONFIG, children_of
+from kill_interop import children_of, write_model_and_rows
 from nodes_interop import Cluster, Network, become_root, call, training_of
 
 CUT_S, SILENCE_S, LOST_S = 30, 10, 12
@@ -57,11 +56,7 @@ time_t time(time_t* out) {
 
 
 def write_inputs(folder):
-    dice = random.Random(4)
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
-    lines = ["".join(dice.choices("abcdefgh ", k=dice.randint(2, 40))) for _ in range(64)]
-    (folder / "rows.txt").write_text("\n".join(lines) + "\n")
+    write_model_and_rows(folder)
     base = {"name": "run", "model": {"path": str(folder / "model"), "init": "random"},
             "data": {"train": [str(folder / "rows.txt")], "tokenizer": "bytes", "seq_length": 32},
             "train": {"steps": 40, "global_batch": 8, "micro_batch": 2},
