@@ -2,6 +2,8 @@
 //
 // Every part of a block is norm, branch, dropout, sum; the sum is fused with the norm that follows,
 // so a stack passes on the stream and its normalised form together.
+#include <fmt/core.h>
+
 #include <cmath>
 
 #include "graph/builder.h"
