@@ -131,7 +131,7 @@ std::optional<int> Agent::handle(const Frame& frame) {
     case NodeMessage::kKill:
       if (!ranks_ || read_number(frame.payload) != start_.generation) return std::nullopt;
       kill_ranks();
-      tell_unstarted();
+      report_unstarted();
       return std::nullopt;
     case NodeMessage::kStop:
       stop(static_cast<int>(read_number(frame.payload)));
@@ -155,7 +155,7 @@ void Agent::start(const NodeStart& start) {
     throw PeerError("the supervisor starts a generation while another one runs");
   drop_ranks();
   start_ = start;
-  was_finishing_ = has_told_parked_ = false;
+  was_finishing_ = has_reported_parked_ = false;
   stop_signal_ = 0;
   try {
     check_node_start(start);

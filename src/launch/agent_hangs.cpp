@@ -10,12 +10,12 @@
 
 namespace weft {
 
-void Agent::tell_hung(int rank, const std::string& text) {
+void Agent::report_hung(int rank, const std::string& text) {
   send(NodeMessage::kHung, Hung{start_.generation, ranks_->number(rank), printable(text)}.write());
 }
 
 void Agent::kill_hung(int rank) {
-  tell_hung(rank, watch_->describe_last(rank) + "\n" + process_stack((*ranks_)[rank].pid));
+  report_hung(rank, watch_->describe_last(rank) + "\n" + process_stack((*ranks_)[rank].pid));
   ranks_->kill(rank);
 }
 

@@ -15,14 +15,14 @@ void Agent::expect_deaths() {
     service_->keep(node_before(), kept_);
   }
   parking_ = std::make_unique<Parking>(
-      job_, *ranks_, [this](int rank, const std::string& text) { tell_hung(rank, text); });
+      job_, *ranks_, [this](int rank, const std::string& text) { report_hung(rank, text); });
 }
 
 void Agent::advance_parking() {
   if (!parking_) return;
   parking_->look();
   if (!is_parking() || !parking_->is_quiet()) return;
-  has_told_parked_ = true;
+  has_reported_parked_ = true;
   send(NodeMessage::kParked,
        Parked{start_.generation, ranks_->world().abort_reason(), ranks_->slots()->common_steps(),
               kept_ ? kept_->common_steps() : std::vector<int64_t>{}}
@@ -35,7 +35,7 @@ void Agent::park(const Park& park) {
   if (fetch_ && !park.is_end) throw PeerError("a rank was lost before this node's could start");
   if (park.is_end) {
     ranks_->world().set_recovers(false);
-    tell_unstarted();
+    report_unstarted();
   }
   if (!parking_) return;
   parking_->begin(park.reason);
@@ -44,12 +44,12 @@ void Agent::park(const Park& park) {
 
 // Every rank of the run is parked or has ended: nobody touches the world, the slots or files.
 void Agent::resume(const Resume& resume) {
-  if (!parking_ || !has_told_parked_ || resume.generation <= start_.generation)
+  if (!parking_ || !has_reported_parked_ || resume.generation <= start_.generation)
     throw PeerError("the supervisor resumes a generation that does not wait for it");
   reap();
   start_.generation = resume.generation;
   start_.store = job_.node->store = resume.store;
-  was_finishing_ = has_told_parked_ = false;
+  was_finishing_ = has_reported_parked_ = false;
   parking_->end();
   ranks_->world().set_store(resume.store);
   std::vector<int> dead;
@@ -82,7 +82,7 @@ void Agent::advance_fetch() {
 }
 
 // Of ranks that will not be: the supervisor waits for their end.
-void Agent::tell_unstarted() {
+void Agent::report_unstarted() {
   fetch_.reset();
   for (int r = 0; r < ranks_->size(); ++r) {
     if ((*ranks_)[r].pid >= 0) continue;

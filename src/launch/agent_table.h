@@ -48,7 +48,7 @@ class AgentTable {
   std::vector<JoinedAgent*> known();  // that have said hello, and are there; as they came
   void lose(JoinedAgent& agent, const std::string& why);
   std::vector<JoinedAgent> take_lost();  // out of the table
-  // Tells everyone that the run is over, and waits until they have it, for a second at most.
+  // Sends everyone kLeave, and waits until they have it, for a second at most.
   void dismiss(const Verdict& verdict);
 
  private:

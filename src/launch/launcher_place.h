@@ -14,7 +14,7 @@ struct LauncherPlace {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;  // among those of this machine
   int restart = 0;                     // how often the launcher has started all ranks again
-  // Differs between launches, as far as the launcher tells.
+  // Differs between launches, as far as the launcher reports it.
   std::string id;
 
   bool has_several_nodes() const { return local_size < size; }

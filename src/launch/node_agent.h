@@ -36,19 +36,19 @@ class Agent {
   void start(const NodeStart& start);
   void stop(int signal);
   void reap();
-  bool is_parking() const { return parking_ && parking_->has_begun() && !has_told_parked_; }
+  bool is_parking() const { return parking_ && parking_->has_begun() && !has_reported_parked_; }
   void advance_parking();
   void park(const Park& park);
   void resume(const Resume& resume);
   int64_t node_before() const { return (start_.node + start_.num_nodes - 1) % start_.num_nodes; }
   void begin_fetch();
   void advance_fetch();
-  void tell_unstarted();
+  void report_unstarted();
   void send(NodeMessage kind, const std::string& payload = "") {
     queue_message(channel_.get(), kind, payload);
   }
   void expect_deaths();
-  void tell_hung(int rank, const std::string& text);
+  void report_hung(int rank, const std::string& text);
   void kill_hung(int rank);
   bool is_hanging(int rank) const;
   void look_for_hung();
@@ -70,7 +70,7 @@ class Agent {
   std::unique_ptr<LocalRanks> ranks_;
   std::unique_ptr<RankWatch> watch_;  // of ranks_
   std::unique_ptr<Parking> parking_;  // null: ranks end where another one is lost
-  bool has_told_parked_ = false;
+  bool has_reported_parked_ = false;
   std::shared_ptr<SnapshotSlots> kept_;  // copies of the slots of the node before this one
   std::unique_ptr<CopyFetch> fetch_;     // null: the ranks' slots are not being fetched
   int64_t fetch_begin_ms_ = 0;

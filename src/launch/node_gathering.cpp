@@ -82,7 +82,7 @@ void NodeSupervisor::place(int num_nodes) {
       continue;
     }
     log_info("node {} is {}", agent.node, agent.name());
-    tell("joined", agent.node, agent.name());
+    report("joined", agent.node, agent.name());
   }
 }
 
@@ -125,17 +125,18 @@ void NodeSupervisor::grow() {
 
 // All have saved and ended, as they were asked to. This is no restart of the budget.
 void NodeSupervisor::regroup() {
-  for (const std::string& words : ends_.lost_nodes()) tell("node_lost", -1, words);
+  for (const std::string& words : ends_.lost_nodes()) report("node_lost", -1, words);
   has_saved_ = true;
-  tell("continued", -1, "storage");
+  report("continued", -1, "storage");
   begin_gathering(ends_.lost_nodes().empty() ? std::string(why_) : ends_.lost_nodes().front());
 }
 
 // When the generation has opened the directory: events of the run can be written.
-void NodeSupervisor::tell_layout() {
-  if (layout_ == told_layout_) return;
-  tell("layout", -1, fmt::format("{}\n{}\n{}", told_layout_.describe(), layout_.describe(), why_));
-  told_layout_ = layout_;
+void NodeSupervisor::report_layout() {
+  if (layout_ == reported_layout_) return;
+  report("layout", -1,
+         fmt::format("{}\n{}\n{}", reported_layout_.describe(), layout_.describe(), why_));
+  reported_layout_ = layout_;
 }
 
 void NodeSupervisor::add_layout(JobStatus* status) {

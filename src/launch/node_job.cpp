@@ -19,7 +19,7 @@ constexpr milliseconds kStatusEvery{1000};
 }  // namespace
 
 int NodeSupervisor::run() {
-  tell("listening", -1, agents_.endpoint());
+  report("listening", -1, agents_.endpoint());
   first_ = std::make_unique<FirstAgent>(o_.agent_argv, agents_.endpoint(), o_.secret_file);
   begin_gathering("");
   if (o_.num_nodes > 1) {
@@ -83,7 +83,7 @@ void NodeSupervisor::start_generation() {
   phase_ = Phase::kRunning;
   for (int n = 0; n < layout_.num_nodes; ++n)
     agents_.send(*nodes_[static_cast<size_t>(n)], NodeMessage::kStart, start_of(n).write());
-  tell("started", -1, fmt::format("generation {}", generation_));
+  report("started", -1, fmt::format("generation {}", generation_));
   report_spares();
 }
 
@@ -95,7 +95,7 @@ void NodeSupervisor::begin_closing(const std::string& reason) {
   phase_ = Phase::kClosing;
   kill_at_ = Clock::now() + milliseconds(is_hurried ? 0 : o_.job.grace_ms);
   abort_store(reason);
-  tell_to_park(reason, false, true);
+  ask_to_park(reason, false, true);
 }
 
 // ------------------------------------------------------------------ ends
@@ -120,7 +120,7 @@ void NodeSupervisor::judge() {
 
 void NodeSupervisor::fail(int rank, const std::string& words, int code) {
   log_error("{}", words);
-  tell("failed", rank, words);
+  report("failed", rank, words);
   finish(code, words);
 }
 
@@ -134,9 +134,9 @@ bool NodeSupervisor::may_recover() {
 void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   count_restart(cause.words);
   warn_of_restart(cause.words, "storage");
-  for (const std::string& words : ends_.lost_nodes()) tell("node_lost", -1, words);
-  if (cause.rank >= 0) tell("died", cause.rank, cause.words);
-  tell("continued", -1, "storage");
+  for (const std::string& words : ends_.lost_nodes()) report("node_lost", -1, words);
+  if (cause.rank >= 0) report("died", cause.rank, cause.words);
+  report("continued", -1, "storage");
   begin_gathering(cause.words);
 }
 

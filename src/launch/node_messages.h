@@ -1,4 +1,4 @@
-// launch/node_messages.h: what supervisor and agents of a run tell each other
+// launch/node_messages.h: the messages between the supervisor and the agents of a run
 // (docs/design/0018-nodes.md).
 //
 // Frames of an authenticated channel (net/channel.h). Reading is strict: a message that lacks a

@@ -33,7 +33,7 @@ void NodeSupervisor::abort_store(const std::string& reason) {
   }
 }
 
-void NodeSupervisor::tell_to_park(const std::string& reason, bool is_hang, bool is_end) {
+void NodeSupervisor::ask_to_park(const std::string& reason, bool is_hang, bool is_end) {
   const Park park{generation_, reason, is_hang, is_end};
   for (JoinedAgent* node : nodes_) {
     if (node != nullptr) agents_.send(*node, NodeMessage::kPark, park.write());
@@ -52,7 +52,7 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   parked_reason_ = reason;
   count_restart(reason);
   abort_store(reason);
-  tell_to_park(reason, is_hang, false);
+  ask_to_park(reason, is_hang, false);
 }
 
 // A node whose ranks have parked although nobody has died: one of them has waited for too long.
@@ -126,9 +126,9 @@ void NodeSupervisor::advance_parking() {
 void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& cause) {
   const std::string words = cause ? cause->words : parked_reason_;
   warn_of_restart(words, fmt::format("step {}", step));
-  for (const std::string& lost : ends_.lost_nodes()) tell("node_lost", -1, lost);
-  if (!cause || cause->rank >= 0) tell("died", cause ? cause->rank : -1, words);
-  tell("continued", -1, std::to_string(step));
+  for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
+  if (!cause || cause->rank >= 0) report("died", cause ? cause->rank : -1, words);
+  report("continued", -1, std::to_string(step));
   ++generation_;
   ends_.begin(layout_.num_nodes);
   open_store();
@@ -147,7 +147,7 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
     start.copies_at = nodes_[(n + 1) % nodes_.size()]->hello->slots;
     agents_.send(*nodes_[n], NodeMessage::kStart, start.write());
   }
-  tell("started", -1, fmt::format("generation {}", generation_));
+  report("started", -1, fmt::format("generation {}", generation_));
 }
 
 void NodeSupervisor::count_restart(const std::string& reason) {

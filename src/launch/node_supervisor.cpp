@@ -35,7 +35,7 @@ void NodeSupervisor::handle_signal(const ArrivedSignal& signal) {
 // Whether there is anything to save is known on the first node, which answers kStopping.
 void NodeSupervisor::stop(int signal) {
   stop_signal_ = signal;
-  tell("stopping", -1, signal_name(signal));
+  report("stopping", -1, signal_name(signal));
   const bool waits_for_node =
       phase_ == Phase::kParking && std::find(nodes_.begin(), nodes_.end(), nullptr) != nodes_.end();
   if (phase_ == Phase::kGathering || waits_for_node) {
@@ -58,7 +58,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       if (from.node != 0 || from.beat.generation != generation_) return;
       has_saved_ = has_saved_ || from.beat.has_saved;
       last_step_ = std::max(last_step_, from.beat.step);
-      if (from.beat.is_opened) tell_layout();
+      if (from.beat.is_opened) report_layout();
       return;
     case NodeMessage::kLine: {
       const OutputLine line = OutputLine::read(frame.payload);
@@ -81,7 +81,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       return handle_parked(from, Parked::read(frame.payload));
     case NodeMessage::kHung: {
       const Hung hung = Hung::read(frame.payload);
-      if (hung.generation == generation_) tell("hung", static_cast<int>(hung.rank), hung.text);
+      if (hung.generation == generation_) report("hung", static_cast<int>(hung.rank), hung.text);
       return;
     }
     case NodeMessage::kSignal: {
@@ -130,7 +130,7 @@ void NodeSupervisor::report_spares() {
 void NodeSupervisor::handle_end(const JoinedAgent& from, const RankEnd& end) {
   if (end.generation != generation_ || end.rank / o_.job.num_ranks != from.node) return;
   ends_.note(end, stop_signal_);
-  tell(end.was_killed ? "killed" : "ended", static_cast<int>(end.rank), NodeEnds::describe(end));
+  report(end.was_killed ? "killed" : "ended", static_cast<int>(end.rank), NodeEnds::describe(end));
   if (ends_.is_well(end.rank)) return;
   if (end.rank != 0 && is_finishing() && ends_.may_pass(end.rank)) return;
   const std::string words = NodeEnds::describe(end);
@@ -160,7 +160,7 @@ void NodeSupervisor::look_for_lost() {
     const bool had_ranks = ends_.lose(agent.node, words);
     if (phase_ == Phase::kGathering) {
       log_warning("{}", words);
-      if (generation_ >= 0) tell("node_lost", -1, words);
+      if (generation_ >= 0) report("node_lost", -1, words);
       continue;
     }
     const bool is_needed = had_ranks && (agent.node == 0 || !is_finishing());

@@ -30,7 +30,7 @@ class NodeSupervisor {
             options.layouts.empty() ? std::vector{NodeLayout{options.num_nodes}} : options.layouts,
             options.fits),
         layout_(choice_.asked()),
-        told_layout_(choice_.asked()) {}
+        reported_layout_(choice_.asked()) {}
   int run();
 
  private:
@@ -56,7 +56,7 @@ class NodeSupervisor {
   void place(int num_nodes);
   bool is_complete() const;
   void use_layout(const ChosenLayout& chosen);
-  void tell_layout();
+  void report_layout();
   void add_layout(JobStatus* status);
   void send_away(JoinedAgent& agent, const Verdict& verdict);
   std::string missing_words();
@@ -70,7 +70,7 @@ class NodeSupervisor {
   // Recovery from memory (launch/node_recovery.cpp).
   void open_store();
   void abort_store(const std::string& reason);
-  void tell_to_park(const std::string& reason, bool is_hang, bool is_end);
+  void ask_to_park(const std::string& reason, bool is_hang, bool is_end);
   void begin_parking(const std::string& reason, bool is_hang);
   void handle_parked(const JoinedAgent& from, Parked parked);
   void react_to_loss(int node, const std::string& words);
@@ -87,7 +87,7 @@ class NodeSupervisor {
   void fail(int rank, const std::string& words, int code);
   void report_status();
   bool is_finishing() const;
-  void tell(const char* event, int rank, const std::string& text) const {
+  void report(const char* event, int rank, const std::string& text) const {
     if (sink_) sink_(event, rank, text);
   }
 
@@ -101,7 +101,7 @@ class NodeSupervisor {
   NodeEnds ends_;
   LayoutChoice choice_;
   NodeLayout layout_;                   // of this generation
-  NodeLayout told_layout_;              // the last one that was an event
+  NodeLayout reported_layout_;          // the last one that was an event
   std::string why_;                     // nodes are gathered again
   std::vector<std::string> arguments_;  // of ranks in this layout
   std::unique_ptr<StoreServer> store_;  // of this generation

@@ -5,8 +5,11 @@
 
 namespace weft {
 
-Parking::Parking(const JobOptions& options, LocalRanks& ranks, TellHung tell_hung)
-    : options_(options), ranks_(ranks), tell_hung_(std::move(tell_hung)), watch_(options, ranks) {}
+Parking::Parking(const JobOptions& options, LocalRanks& ranks, ReportHung report_hung)
+    : options_(options),
+      ranks_(ranks),
+      report_hung_(std::move(report_hung)),
+      watch_(options, ranks) {}
 
 void Parking::look() {
   if (has_begun()) return;
@@ -45,7 +48,7 @@ bool Parking::is_late(int rank) const {
 void Parking::kill(int rank) {
   // One that has failed is only slow to end.
   if (!ranks_.world().failure(rank))
-    tell_hung_(rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid));
+    report_hung_(rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid));
   ranks_.kill(rank);
 }
 

@@ -14,10 +14,11 @@ namespace weft {
 
 class Parking {
  public:
-  // tell_hung: of a rank that is about to be killed; what it did last on the first line, its stack.
-  using TellHung = std::function<void(int rank, const std::string& text)>;
+  // report_hung: of a rank that is about to be killed; what it did last on the first line, its
+  // stack.
+  using ReportHung = std::function<void(int rank, const std::string& text)>;
   // Both must outlive it.
-  Parking(const JobOptions& options, LocalRanks& ranks, TellHung tell_hung);
+  Parking(const JobOptions& options, LocalRanks& ranks, ReportHung report_hung);
 
   // Begins where the world was aborted, or where a rank hangs that no collective has found.
   void look();
@@ -35,7 +36,7 @@ class Parking {
 
   const JobOptions& options_;
   LocalRanks& ranks_;
-  TellHung tell_hung_;
+  ReportHung report_hung_;
   RankWatch watch_;
   std::optional<Clock::time_point> began_;
   bool is_hurried_ = false;

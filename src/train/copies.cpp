@@ -10,19 +10,19 @@ namespace weft {
 namespace {
 
 // What is exchanged: which portion of which tensor, and its bytes, as hashes. {0, 0} is padding.
-struct Told {
+struct HeldHashes {
   uint64_t portion = 0, bytes = 0;
 };
 
 // What each rank holds, rank by rank, all lists padded to the longest.
-std::vector<Told> gather(Ranks& ranks, const std::vector<Weights::Copy>& held) {
+std::vector<HeldHashes> gather(Ranks& ranks, const std::vector<Weights::Copy>& held) {
   auto longest = static_cast<int64_t>(held.size());
   ranks.world().all_reduce(&longest, 1, Dtype::kI64, Reduce::kMax);
-  std::vector<Told> mine(static_cast<size_t>(longest));
+  std::vector<HeldHashes> mine(static_cast<size_t>(longest));
   for (size_t i = 0; i < held.size(); ++i) mine[i] = {held[i].portion, held[i].bytes};
-  std::vector<Told> all(mine.size() * static_cast<size_t>(ranks.size()));
+  std::vector<HeldHashes> all(mine.size() * static_cast<size_t>(ranks.size()));
   ranks.world().all_gather(mine.data(), all.data(),
-                           static_cast<int64_t>(mine.size() * sizeof(Told)));
+                           static_cast<int64_t>(mine.size() * sizeof(HeldHashes)));
   return all;
 }
 
@@ -33,7 +33,7 @@ void compare_copies(Ranks& ranks, const Weights& weights, int64_t step) {
   const std::vector<Weights::Copy> held = weights.copies();
   std::unordered_map<uint64_t, const Weights::Copy*> mine;
   for (const Weights::Copy& copy : held) mine.emplace(copy.portion, &copy);
-  const std::vector<Told> all = gather(ranks, held);
+  const std::vector<HeldHashes> all = gather(ranks, held);
   const size_t stride = all.size() / static_cast<size_t>(ranks.size());
   // Other ranks' lists in rank order: all ranks name the same one of several differences.
   for (size_t i = 0; i < all.size(); ++i) {

@@ -46,8 +46,15 @@ class Process {
     all << std::ifstream(log_, std::ios::binary).rdbuf();
     return all.str();
   }
-  bool says(const std::string& words) {
-    return until([&] { return text().find(words) != std::string::npos; });
+  bool says(const std::string& words, int times = 1) {
+    return until([&] { return count(words) >= times; });
+  }
+  int count(const std::string& words) const {
+    const std::string all = text();
+    int found = 0;
+    for (size_t at = all.find(words); at != std::string::npos; at = all.find(words, at + 1))
+      ++found;
+    return found;
   }
   // The exit code; -N: signal N; 999: it still runs.
   int wait() {
@@ -93,10 +100,11 @@ class NodeJob : public ::testing::Test {
     const size_t at = text.find(start) + start.size();
     endpoint_ = text.substr(at, text.find('\n', at) - at);
   }
-  // In one generation, which has that many.
-  bool all_train(int num_ranks) const {
+  // Each rank of a generation that has that many; times: in as many such generations.
+  bool all_train(int num_ranks, int times = 1) const {
     for (int r = 0; r < num_ranks; ++r) {
-      if (!train_->says(fmt::format("rank {} trains, {} in all", r, num_ranks))) return false;
+      if (!train_->says(fmt::format("rank {} trains, {} in all", r, num_ranks), times))
+        return false;
     }
     return true;
   }
@@ -177,7 +185,8 @@ TEST_F(NodeJob, ASecondSignalEndsAtOnce) {
   ASSERT_TRUE(train_->says("rank 0 trains"));
   ASSERT_TRUE(train_->says("hangs"));
   train_->send(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ASSERT_TRUE(train_->says("finishing the current step, then saving")) << train_->text();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // else it is the first one's echo
   train_->send(SIGINT);
   EXPECT_EQ(train_->wait(), 1);
   EXPECT_EQ(agent->wait(), 1);
@@ -194,10 +203,11 @@ TEST_F(NodeJob, ASpareTakesThePlaceOfAKilledAgent) {
   ASSERT_TRUE(train_->says("event node_lost -1 node 1, "));
   ASSERT_TRUE(spare->says("node 1 of 2: starting ranks 2 to 3")) << spare->text();
   ASSERT_TRUE(train_->says("event started -1 generation 1"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // all train again
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(spare->wait(), 143);
+  for (int r = 0; r < 4; ++r) EXPECT_EQ(train_->count(fmt::format("rank {} saved", r)), 1);
 }
 
 // The supervisor learns of both losses at once: the first must not make it talk to the second.
@@ -218,7 +228,7 @@ TEST_F(NodeJob, TwoNodesThatAreLostInTheSameMomentAreReplaced) {
   EXPECT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
   EXPECT_TRUE(train_->says("event node_lost -1 node 2, ")) << train_->text();
   ASSERT_TRUE(train_->says("event started -1 generation 1"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // all train again
+  ASSERT_TRUE(all_train(6, 2)) << train_->text();
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
 }
@@ -283,7 +293,7 @@ TEST_F(NodeJob, AnElasticJobGrowsWithoutCostToItsBudget) {
   const auto second = join("second");
   ASSERT_TRUE(second->says("node 1 of 2: starting ranks 2 to 3")) << train_->text();
   ASSERT_TRUE(train_->says("event started -1 generation 3")) << train_->text();
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // all train again
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(second->wait(), 143);
