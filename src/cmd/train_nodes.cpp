@@ -97,6 +97,7 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   nodes.marker = marker.path();
   nodes.marker_text = marker.text();
   nodes.join_ms = 1000 * c.launch.join_timeout_s;
+  nodes.min_nodes = static_cast<int>(c.launch.min_nodes);
   if (!nodes.job.has_snapshots)
     log_info("several nodes: where a rank dies, all continue from the newest checkpoint");
   if (c.launch.elastic) make_elastic(file, run.is_forced, &nodes);

@@ -258,6 +258,12 @@ void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("launch.elastic", &c.launch.elastic,
         "continue with fewer nodes, and so a smaller dp, where one is lost and no spare is there, "
         "and with more when nodes join; the global batch stays");
+  t.add(
+       "launch.min_nodes", &c.launch.min_nodes,
+       "the fewest nodes with which an elastic run trains; it starts as soon as they are there and "
+       "no other has joined for two seconds; 0 = one, but the start waits for all nodes "
+       "(launch.join_timeout_s)")
+      .at_least(0);
   t.add("launch.max_restarts", &c.launch.max_restarts,
         "how often dead ranks are replaced before the run ends; -1 = without bound")
       .at_least(-1);

@@ -65,6 +65,7 @@ struct LaunchConfig {
   std::string device = "auto", interface = "lo";
   int64_t port = 0, join_timeout_s = 300;
   bool elastic = false;
+  int64_t min_nodes = 0;
   int64_t max_restarts = 2;
   int64_t restart_reset_steps = 100;
   std::string snapshot_every = "auto";

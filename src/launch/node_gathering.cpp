@@ -37,10 +37,10 @@ void NodeSupervisor::begin_gathering(const std::string& why) {
 }
 
 // Places are filled as agents come. An elastic run is content with fewer: at its first start when
-// the time is over, later at once.
+// the time is over or launch.min_nodes are there, later at once.
 void NodeSupervisor::gather() {
   const bool is_late = Clock::now() >= gather_until_;
-  if (choice_.is_elastic() && (generation_ >= 0 || is_late)) {
+  if (choice_.is_elastic() && (generation_ >= 0 || is_late || has_fewest())) {
     gather_fewer();
   } else {
     place(choice_.asked().num_nodes);
@@ -56,6 +56,14 @@ int NodeSupervisor::num_nodes_there() {
   const auto others = std::count_if(known.begin(), known.end(),
                                     [](const JoinedAgent* a) { return !a->hello->is_first; });
   return 1 + static_cast<int>(others);
+}
+
+// At the first start: as many as must be there, and no other has just come.
+bool NodeSupervisor::has_fewest() {
+  if (o_.min_nodes == 0 || num_nodes_there() < o_.min_nodes) return false;
+  const std::vector<JoinedAgent*> known = agents_.known();
+  return std::none_of(known.begin(), known.end(),
+                      [](const JoinedAgent* a) { return Clock::now() - a->joined < kSettle; });
 }
 
 void NodeSupervisor::gather_fewer() {
@@ -92,8 +100,8 @@ bool NodeSupervisor::is_complete() const {
 
 void NodeSupervisor::use_layout(const ChosenLayout& chosen) {
   if (generation_ < 0 && !(chosen.layout == choice_.asked()))
-    why_ = fmt::format("{} of {} nodes joined within {} s", agents_.known().size(),
-                       choice_.asked().num_nodes, o_.join_ms / 1000);
+    why_ = fmt::format("{} of {} nodes joined{}", agents_.known().size(), choice_.asked().num_nodes,
+                       o_.min_nodes > 0 ? "" : fmt::format(" within {} s", o_.join_ms / 1000));
   if (!(chosen.layout == layout_))
     log_warning("{}: {}, instead of {}", why_, chosen.layout.describe(), layout_.describe());
   layout_ = chosen.layout;

@@ -51,6 +51,7 @@ class NodeSupervisor {
   void gather();
   void gather_fewer();
   int num_nodes_there();
+  bool has_fewest();
   void grow();
   void regroup();
   void place(int num_nodes);

@@ -59,6 +59,30 @@ TEST(Elastic, LayoutsAreThoseThatTheRunFileWouldBeAcceptedWith) {
         << k.nodes << " x " << k.ranks_per_node << ", tp " << k.tp << ", batch " << k.global_batch;
 }
 
+TEST(Elastic, LayoutsHaveAtLeastMinNodes) {
+  RunConfig c = config_of({4, 1, 1, 12, 1, "exact", ""});
+  c.launch.min_nodes = 2;
+  EXPECT_EQ(layouts_of(c), "4:4 3:3 2:2");
+  c.launch.min_nodes = 3;
+  EXPECT_EQ(layouts_of(c), "4:4 3:3");
+}
+
+TEST(Elastic, MinNodesMustBePossible) {
+  const auto complaint = [](int64_t min_nodes, bool elastic, int64_t global_batch) {
+    RunConfig c = config_of({4, 1, 1, global_batch, 1, "exact", ""});
+    c.launch.min_nodes = min_nodes;
+    c.launch.elastic = elastic;
+    std::vector<std::string> complaints;
+    check_elastic(c, &complaints);
+    return complaints.empty() ? "" : complaints.front();
+  };
+  EXPECT_EQ(complaint(2, true, 12), "");
+  EXPECT_NE(complaint(4, true, 12).find("launch.min_nodes is 4 of launch.nodes 4"),
+            std::string::npos);
+  EXPECT_NE(complaint(2, false, 12).find("without launch.elastic"), std::string::npos);
+  EXPECT_NE(complaint(3, true, 8).find("at least 3 (launch.min_nodes)"), std::string::npos);
+}
+
 // As many nodes as a run may have: quick, since it is asked at every start.
 TEST(Elastic, ManyNodes) {
   RunConfig c = config_of({65536, 8, 8, 65536, 1, "fast", ""});

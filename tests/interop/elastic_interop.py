@@ -187,6 +187,25 @@ class Suite:
             self.checks.that(run.has_layouts((dp(4), dp(2))), "fewer nodes at the start: the event")
             self.ends_well(run, "fewer nodes at the start", kind)
 
+    def fewest(self):
+        """launch.min_nodes: no wait for the others at the start; with fewer it waits, and ends with 75."""
+        kind = ("exact", 8, 1)
+        begin = time.monotonic()
+        with Elastic(self, "fewest", kind, "--set", "launch.min_nodes=2", "--set", "launch.join_timeout_s=60", "--set", "train.steps=100000") as run:
+            run.join(1)
+            self.checks.that(run.says("2 of 4 nodes joined: dp=2 on 2 nodes"), "min_nodes: starts with them", run.text()[-500:])
+            self.checks.that(time.monotonic() - begin < 30, "min_nodes: does not wait for the others", f"{time.monotonic() - begin:.1f} s")
+            run.has_steps(4)
+            run.kill(1)
+            run.wait(lambda: run.events("node_lost"))
+            time.sleep(3)
+            self.checks.equal(run.layouts(), [(dp(4), dp(2))], "min_nodes: not with fewer")
+            run.join(2)
+            run.has_steps(run.steps() + 4)
+            self.checks.equal(run.layouts(), [(dp(4), dp(2))], "min_nodes: goes on with another")
+            run.train.send_signal(signal.SIGTERM)
+            self.checks.equal(run.end(), (143, {2: 143}), "min_nodes: exit codes")
+
     def sent_away(self):
         """A node without the run's storage joins late: it ends, the run does not."""
         kind = ("exact", 8, 1)
@@ -215,7 +234,7 @@ def body(args, checks, folder):
         cases = [(f"shrink-{mode}-{batch}-{tp}", lambda k=(mode, batch, tp): suite.shrink(*k))
                  for mode, batch, tp in sample(shrinks, lambda k: {k[0], k[1], ("tp", k[2])}, 0.5)]
         cases += [(name, getattr(suite, name)) for name in
-                  sample(["missing_at_start", "sent_away"], lambda name: set(), 0.5)]
+                  sample(["missing_at_start", "fewest", "sent_away"], lambda name: set(), 0.5)]
         cases += [(f"back-{tp}{'-killed' * kills}", lambda k=(tp, kills): suite.there_and_back(*k))
                   for tp, kills in sample([(1, False), (2, False), (1, True), (2, True)],
                                           lambda k: {k[1]}, 0.5)]
