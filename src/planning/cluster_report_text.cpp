@@ -3,6 +3,7 @@
 
 #include "planning/cluster_report.h"
 #include "planning/plan_report.h"
+#include "planning/text_table.h"
 #include "track/progress.h"
 
 namespace weft {
@@ -40,31 +41,37 @@ std::string parts_text(const StepTimes& t) {
 
 std::string collectives_text(const ClusterReport& r) {
   if (r.collectives.empty()) return "";
-  std::string text = fmt::format("\n  {:<15} {:<5} {:>6} {:>6} {:>8} {:>18} {:>12}\n", "collective",
-                                 "axis", "ranks", "nodes", "calls", "bytes given", "ms");
+  TextTable table({{"collective", 15, TextTable::Align::kLeft},
+                   {"axis", 5, TextTable::Align::kLeft},
+                   {"ranks", 6},
+                   {"nodes", 6},
+                   {"calls", 8},
+                   {"bytes given", 18},
+                   {"ms", 12}});
   for (const CollectiveTime& c : r.collectives) {
-    text +=
-        fmt::format("  {:<15} {:<5} {:>6} {:>6} {:>8} {:>18} {:>12.2f}\n", comm_op_name(c.item.op),
-                    axis_name(c.item.axis), c.item.ranks, c.nodes, c.item.calls,
-                    format_count(static_cast<double>(c.item.bytes)), c.seconds * 1e3);
+    table.add({comm_op_name(c.item.op), axis_name(c.item.axis), std::to_string(c.item.ranks),
+               std::to_string(c.nodes), std::to_string(c.item.calls),
+               format_count(static_cast<double>(c.item.bytes)),
+               fmt::format("{:.2f}", c.seconds * 1e3)});
   }
-  return text;
-}
-
-std::string survival_line(const char* what, const SurvivalPlan& s) {
-  return fmt::format("  {:<22} {:>16} {:>12} {:>16} {:>9.2f} %\n", what,
-                     "every " + plural(s.steps, "step"), time_text(s.recovery.secure_s),
-                     time_text(s.recovery.recovery_s), 100 * s.goodput);
+  return "\n" + table.text();
 }
 
 std::string failures_text(const ClusterReport& r) {
   if (r.failures_per_s() == 0) return "failures: none (failures.node_mtbf_hours is 0)\n";
-  std::string text =
-      fmt::format("a failure every {} on {}:\n  {:<22} {:>16} {:>12} {:>16} {:>11}\n",
-                  time_text(1 / r.failures_per_s()), plural(r.nodes(), "node"), "continues",
-                  "saved", "each costs", "after a failure", "goodput");
-  if (r.from_memory) text += survival_line("from memory", *r.from_memory);
-  return text + survival_line("from storage", r.from_storage);
+  TextTable table({{"continues", 22, TextTable::Align::kLeft},
+                   {"saved", 16},
+                   {"each costs", 12},
+                   {"after a failure", 16},
+                   {"goodput", 11}});
+  const auto add = [&](const char* what, const SurvivalPlan& s) {
+    table.add({what, "every " + plural(s.steps, "step"), time_text(s.recovery.secure_s),
+               time_text(s.recovery.recovery_s), fmt::format("{:.2f} %", 100 * s.goodput)});
+  };
+  if (r.from_memory) add("from memory", *r.from_memory);
+  add("from storage", r.from_storage);
+  return fmt::format("a failure every {} on {}:\n{}", time_text(1 / r.failures_per_s()),
+                     plural(r.nodes(), "node"), table.text());
 }
 
 Json survival_json(const SurvivalPlan& s) {
