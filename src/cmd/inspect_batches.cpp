@@ -100,9 +100,9 @@ Json rows_of(const Batch& batch, const Tokenizer& tokenizer) {
 }
 
 Json numbers_of(const DataCounters& counters) {
-  constexpr const char* kNames[] = {"rows",       "dropped",    "truncated",      "split",
-                                    "nulls",      "unanswered", "without_target", "repaired",
-                                    "incomplete", "tokens",     "padding"};
+  constexpr const char* kNames[] = {
+      "rows",       "dropped",        "truncated", "sources_cut", "targets_cut", "split",  "nulls",
+      "unanswered", "without_target", "repaired",  "incomplete",  "tokens",      "padding"};
   static_assert(std::size(kNames) == std::size(kDataCounts));
   Json out;
   for (size_t i = 0; i < std::size(kNames); ++i) out.set(kNames[i], counters.*kDataCounts[i]);

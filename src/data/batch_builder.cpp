@@ -132,6 +132,8 @@ void BatchBuilder::count_row(int64_t row, int64_t length, Batch& out) {
   if (options_.dp_rank != 0) return;
   out.counted.dropped += info_.dropped;
   out.counted.truncated += info_.truncated && !info_.dropped;
+  out.counted.sources_cut += info_.source_cut && !info_.dropped;
+  out.counted.targets_cut += info_.target_cut && !info_.dropped;
   out.counted.nulls += info_.num_nulls;
   out.counted.unanswered += !info_.dropped && maker_.is_unanswered(length - info_.num_source);
   const bool is_untargeted = !info_.dropped && !info_.has_label;

@@ -12,7 +12,8 @@ struct CachedRow {
   int64_t num_source = 0;
   int32_t num_nulls = 0;
   bool dropped = false, truncated = false, repaired = false;
-  bool has_label = false;  // any token is a label; false for a dropped row
+  bool source_cut = false, target_cut = false;  // of one that was truncated (Example)
+  bool has_label = false;                       // any token is a label; false for a dropped row
 };
 
 }  // namespace weft

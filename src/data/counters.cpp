@@ -29,19 +29,21 @@ void DataCounters::add(const DataCounters& more) {
 
 std::string DataCounters::describe() const {
   std::string out;
-  auto tell = [&out](int64_t count, std::string_view what) {
+  auto list = [&out](int64_t count, std::string_view what) {
     if (count == 0) return;
     out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, what);
   };
-  tell(dropped, "rows dropped (one token or less)");
-  tell(truncated, "rows cut to data.seq_length or data.target_length");
-  tell(split, "rows split");
-  tell(nulls, "null cells treated as empty");
-  tell(unanswered, "rows without an answer (only the closing token is learned)");
-  tell(untargeted, "rows without a target (nothing is learned from them)");
-  tell(repaired, "rows with invalid UTF-8 repaired");
-  tell(incomplete, "rows left over at the end of an epoch");
-  tell(padding, "positions of padding");
+  list(dropped, "rows dropped (one token or less)");
+  list(truncated, "rows cut to data.seq_length or data.target_length");
+  if (sources_cut + targets_cut > 0)
+    out += fmt::format(" ({} in the source, {} in the target)", sources_cut, targets_cut);
+  list(split, "rows split");
+  list(nulls, "null cells treated as empty");
+  list(unanswered, "rows without an answer (only the closing token is learned)");
+  list(untargeted, "rows without a target (nothing is learned from them)");
+  list(repaired, "rows with invalid UTF-8 repaired");
+  list(incomplete, "rows left over at the end of an epoch");
+  list(padding, "positions of padding");
   if (padding > 0) out += fmt::format(" ({:.1f} % of all)", 100 * (1 - efficiency()));
   return out;
 }

@@ -9,11 +9,12 @@ namespace weft {
 
 // Nothing is dropped silently: the trainer prints these.
 struct DataCounters {
-  int64_t rows = 0;                         // returned; of packed ones, those that begin
-  int64_t dropped = 0;                      // of one token or less
-  int64_t truncated = 0;                    // longer than seq_length
-  int64_t split = 0;                        // pack: rows that did not fit one
-  int64_t nulls = 0;                        // cells, treated as empty
+  int64_t rows = 0;                          // returned; of packed ones, those that begin
+  int64_t dropped = 0;                       // of one token or less
+  int64_t truncated = 0;                     // longer than seq_length or target_length
+  int64_t sources_cut = 0, targets_cut = 0;  // of these: of rows that have both parts
+  int64_t split = 0;                         // pack: rows that did not fit one
+  int64_t nulls = 0;                         // cells, treated as empty
   int64_t unanswered = 0;                   // of prompt and answer, kept though the answer is empty
   int64_t untargeted = 0;                   // kept, though none of their tokens is a label
   int64_t repaired = 0;                     // contained invalid UTF-8
@@ -30,10 +31,11 @@ struct DataCounters {
 
 // The counters as numbers, for summing over ranks.
 inline constexpr int64_t DataCounters::*kDataCounts[] = {
-    &DataCounters::rows,       &DataCounters::dropped,  &DataCounters::truncated,
-    &DataCounters::split,      &DataCounters::nulls,    &DataCounters::unanswered,
-    &DataCounters::untargeted, &DataCounters::repaired, &DataCounters::incomplete,
-    &DataCounters::tokens,     &DataCounters::padding};
+    &DataCounters::rows,        &DataCounters::dropped,     &DataCounters::truncated,
+    &DataCounters::sources_cut, &DataCounters::targets_cut, &DataCounters::split,
+    &DataCounters::nulls,       &DataCounters::unanswered,  &DataCounters::untargeted,
+    &DataCounters::repaired,    &DataCounters::incomplete,  &DataCounters::tokens,
+    &DataCounters::padding};
 
 double tokens_per_position(int64_t tokens, int64_t positions);  // 1 where there are none
 

@@ -76,6 +76,8 @@ void EarlyRows::make(const Task& task) {
     made.num_source = example.num_source;
     made.num_nulls = example.num_nulls;
     made.truncated = example.truncated;
+    made.source_cut = example.source_cut;
+    made.target_cut = example.target_cut;
     made.repaired = row.repaired;
     check_local_unchanged(rows_.files_of(wanted, wanted + 1));  // as for a block
     put(wanted, std::move(made));

@@ -258,18 +258,19 @@ bool ExampleMaker::put_closed(const std::string& text, size_t length,
 
 void ExampleMaker::fill_encoder_decoder(const std::string& source, const std::string& target,
                                         Example& out) const {
-  out.truncated = put_closed(source, seq_length_, out.ids);
+  out.source_cut = put_closed(source, seq_length_, out.ids);
   out.num_source = static_cast<int64_t>(out.ids.size());
   const auto length = static_cast<size_t>(config_.target_length);
-  out.truncated |= put_closed(target, length, out.ids);
+  out.target_cut = put_closed(target, length, out.ids);
   const size_t num_target = out.ids.size() - static_cast<size_t>(out.num_source);
   if (eos_ && (num_target == 0 || out.ids.back() != *eos_)) {
     if (num_target >= length) {
       out.ids.pop_back();
-      out.truncated = true;
+      out.target_cut = true;
     }
     out.ids.push_back(*eos_);
   }
+  out.truncated = out.source_cut || out.target_cut;
   out.is_label.assign(static_cast<size_t>(out.num_source), 0);
   out.is_label.resize(out.ids.size(), 1);
 }
@@ -278,8 +279,10 @@ void ExampleMaker::fill_encoder_decoder(const std::string& source, const std::st
 void ExampleMaker::cut(Example& out) const {
   if (config_.layout == "pack" || out.ids.size() <= seq_length_) return;
   out.truncated = true;
-  const size_t from_source =
-      std::min(static_cast<size_t>(out.num_source), out.ids.size() - seq_length_);
+  const size_t too_many = out.ids.size() - seq_length_;
+  const size_t from_source = std::min(static_cast<size_t>(out.num_source), too_many);
+  out.source_cut = from_source > 0;
+  out.target_cut = source_ && from_source < too_many;
   const auto cut = static_cast<int64_t>(from_source);
   out.ids.erase(out.ids.begin(), out.ids.begin() + cut);
   out.is_label.erase(out.is_label.begin(), out.is_label.begin() + cut);
@@ -292,7 +295,7 @@ bool ExampleMaker::make(const RowSource& rows, int64_t i, const Row& row, Exampl
   out.ids.clear();
   out.is_label.clear();
   out.num_source = out.num_nulls = 0;
-  out.truncated = false;
+  out.truncated = out.source_cut = out.target_cut = false;
   count_nulls(row, out);
   if (kind_ == ModelKind::kEncoderDecoder) {
     const std::string target = answer(rows, i, row);

@@ -21,7 +21,8 @@ struct Example {
   std::vector<uint8_t> is_label;  // of each id
   int64_t num_source = 0;         // the first ids: what remains of the prompt after the cut
   bool truncated = false;
-  int32_t num_nulls = 0;  // cells that were null, taken as empty
+  bool source_cut = false, target_cut = false;  // which part, of a row that has both
+  int32_t num_nulls = 0;                        // cells that were null, taken as empty
 
   bool has_label() const;
 };

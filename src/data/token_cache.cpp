@@ -42,7 +42,14 @@ struct RowEntry {
   uint8_t unused;
   uint32_t checksum;  // of the ids and of the fields above
 };
-enum RowFlag : uint8_t { kDropped = 1, kTruncated = 2, kRepaired = 4, kHasLabel = 8 };
+enum RowFlag : uint8_t {
+  kDropped = 1,
+  kTruncated = 2,
+  kRepaired = 4,
+  kHasLabel = 8,
+  kSourceCut = 16,
+  kTargetCut = 32
+};
 
 // A block's checksum is verified once; a row's on every read, since other processes have the files
 // open: one that was truncated and grows again reads as zeros.
@@ -56,7 +63,7 @@ uint32_t checksum_of(uint64_t fields, int64_t row, const void* words, size_t cou
 }
 
 uint64_t key_of(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows) {
-  std::string text = fmt::format("weft tokens 3\n{}\n{}\n", num_rows, maker.describe());
+  std::string text = fmt::format("weft tokens 4\n{}\n{}\n", num_rows, maker.describe());
   for (const FileInfo& file : rows.files()) {
     std::error_code none;
     const std::filesystem::path whole = std::filesystem::absolute(file.path, none);
@@ -322,7 +329,8 @@ bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
     if (ids.size() >= UINT32_MAX)
       throw UserError(fmt::format("{}: more than 4 billion tokens in 512 rows", rows_.where(i)));
     const int flags = (kept ? 0 : kDropped) | (example.truncated ? kTruncated : 0) |
-                      (row.repaired ? kRepaired : 0) |
+                      (example.source_cut ? kSourceCut : 0) |
+                      (example.target_cut ? kTargetCut : 0) | (row.repaired ? kRepaired : 0) |
                       (kept && example.has_label() ? kHasLabel : 0);
     table.push_back({static_cast<uint32_t>(ids.size()), static_cast<uint32_t>(example.num_source),
                      static_cast<uint16_t>(example.num_nulls), static_cast<uint8_t>(flags), 0, 0});
@@ -401,6 +409,8 @@ TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
   out.num_nulls = entries[1].num_nulls;
   out.dropped = entries[1].flags & kDropped;
   out.truncated = entries[1].flags & kTruncated;
+  out.source_cut = entries[1].flags & kSourceCut;
+  out.target_cut = entries[1].flags & kTargetCut;
   out.repaired = entries[1].flags & kRepaired;
   out.has_label = entries[1].flags & kHasLabel;
   const uint64_t ids = static_cast<uint64_t>(num_rows) * sizeof(RowEntry);

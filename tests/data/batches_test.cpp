@@ -61,6 +61,7 @@ TEST(Example, TextIsCutOnTheRightAndHasNoEnd) {
   EXPECT_EQ(e.ids, ids("abcd"));
   EXPECT_EQ(first_label(e), 1);
   EXPECT_TRUE(e.truncated);
+  EXPECT_FALSE(e.source_cut || e.target_cut);  // it has no such parts
   EXPECT_EQ(make_one(text_config(9), R"({"text":"abc"})").ids, ids("abc"));
 }
 
@@ -76,9 +77,13 @@ TEST(Example, SourceLosesItsBeginningThenTargetItsEnd) {
   const Example a = make_one(pair_config(6), R"({"q":"abcde","a":"xyz"})");
   EXPECT_EQ(a.ids, ids("dexyz", true));
   EXPECT_EQ(first_label(a), 2);
+  EXPECT_TRUE(a.source_cut && !a.target_cut);
   const Example b = make_one(pair_config(3), R"({"q":"abcde","a":"wxyz"})");
   EXPECT_EQ(b.ids, ids("wxy"));
   EXPECT_EQ(first_label(b), 1);
+  EXPECT_TRUE(b.source_cut && b.target_cut);
+  const Example whole = make_one(pair_config(9), R"({"q":"ab","a":"xyz"})");
+  EXPECT_FALSE(whole.source_cut || whole.target_cut);
 }
 
 TEST(Example, AppendEosIsObeyed) {

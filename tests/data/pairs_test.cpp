@@ -59,6 +59,8 @@ TEST(Pairs, SourceAndTargetApart) {
   EXPECT_EQ(b.tokens, 5 + 9);
   EXPECT_EQ(stream.counters().truncated, 2);
   EXPECT_EQ(stream.counters().dropped, 1);
+  EXPECT_EQ(stream.counters().sources_cut, 1);
+  EXPECT_EQ(stream.counters().targets_cut, 1);
   config.layout = "dynamic";
   config.seq_length = 100;
   config.target_length = 50;
@@ -233,7 +235,7 @@ TEST(Pairs, PackedBatchesHoldEveryPairOnce) {
   std::string text;
   using Ids = std::vector<int32_t>;
   std::map<std::pair<Ids, Ids>, int> wanted;  // source and answer
-  int64_t dropped = 0, truncated = 0, tokens = 0, kept = 0;
+  int64_t dropped = 0, truncated = 0, sources_cut = 0, targets_cut = 0, tokens = 0, kept = 0;
   for (int i = 0; i < 9000; ++i) {
     const std::string q(random() % 40, static_cast<char>('a' + random() % 26));
     const std::string a(random() % 18, static_cast<char>('a' + random() % 26));
@@ -245,6 +247,8 @@ TEST(Pairs, PackedBatchesHoldEveryPairOnce) {
     Ids source(q.begin(), q.begin() + static_cast<int64_t>(std::min<size_t>(q.size(), 32)));
     Ids answer(a.begin(), a.begin() + static_cast<int64_t>(std::min<size_t>(a.size(), 15)));
     truncated += q.size() > 32 || a.size() > 15;  // the last of 16 gives way to the end
+    sources_cut += q.size() > 32;
+    targets_cut += a.size() > 15;
     answer.push_back(kEos);
     ++kept;
     tokens += static_cast<int64_t>(source.size() + answer.size());
@@ -290,6 +294,14 @@ TEST(Pairs, PackedBatchesHoldEveryPairOnce) {
   EXPECT_EQ(size.rows, kept);
   EXPECT_EQ(c.dropped, dropped);
   EXPECT_EQ(c.truncated, truncated);
+  EXPECT_EQ(c.sources_cut, sources_cut);
+  EXPECT_EQ(c.targets_cut, targets_cut);
+  EXPECT_NE(c.describe().find(fmt::format(
+                "{} rows cut to data.seq_length or data.target_length ({} in the source, {} in the "
+                "target)",
+                truncated, sources_cut, targets_cut)),
+            std::string::npos)
+      << c.describe();
   EXPECT_EQ(c.tokens, tokens);
   EXPECT_EQ(size.tokens, tokens);
   EXPECT_EQ(c.padding, size.sequences * 48 - tokens);

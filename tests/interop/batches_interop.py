@@ -130,11 +130,13 @@ def check_packed_pairs(checks, weft, folder, data):
     tokenizer = AutoTokenizer.from_pretrained(folder / "t5")
     raws = [json.loads(line) for line in (data / "wikisql/text2sql_dev.jsonl").open(encoding="utf-8")][:1000]
     for source_length, target_length in ((256, 128), (64, 24)):
-        wanted, cut, tokens = Counter(), 0, 0
+        wanted, cut, cut_parts, tokens = Counter(), 0, [0, 0], 0
         for raw in raws:
             whole = [tokenizer(text)["input_ids"] for text in (f"Instruction: {raw['instruction']}\nInput: {raw['input']}", raw["output"])]
             source, target = (ids if len(ids) <= n else ids[:n - 1] + ids[-1:] for ids, n in zip(whole, (source_length, target_length)))
-            cut += len(source) < len(whole[0]) or len(target) < len(whole[1])
+            is_cut = [len(source) < len(whole[0]), len(target) < len(whole[1])]
+            cut += any(is_cut)
+            cut_parts = [count + part for count, part in zip(cut_parts, is_cut)]
             tokens += len(source) + len(target)
             wanted[tuple(source), (0, *target[:-1]), tuple(target)] += 1
         for shuffle in (False, True):
@@ -157,7 +159,7 @@ def check_packed_pairs(checks, weft, folder, data):
                         f"{tokens / positions:.1%} of the positions hold a token")
             # Counters cover the requested batches: request only the epoch's.
             counts = weft.json("inspect", run_file, "--batches", len(rows))["counts"]
-            checks.equal(counts, {"rows": 1000, "dropped": 0, "truncated": cut, "split": 0, "nulls": 0, "unanswered": 0, "without_target": 0, "repaired": 0, "incomplete": 0,
+            checks.equal(counts, {"rows": 1000, "dropped": 0, "truncated": cut, "sources_cut": cut_parts[0], "targets_cut": cut_parts[1], "split": 0, "nulls": 0, "unanswered": 0, "without_target": 0, "repaired": 0, "incomplete": 0,
                                   "tokens": tokens, "padding": positions - tokens}, f"{what}: counts")
             # Negative control: two swapped sources are detected.
             swapped = [(b[0], *a[1:]) if i == 0 else (a[0], *b[1:]) for i, (a, b) in enumerate([pairs[:2], pairs[:2]])] + pairs[2:]
