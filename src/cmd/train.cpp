@@ -229,11 +229,11 @@ void add_keys(const std::optional<LauncherPlace>& launched, const std::optional<
 
 int train_alone(RunFile& file, const Words& w) {
   check_backend(file.config());
-  std::optional<int64_t> planned_bytes;
-  resolve_async(&file, check_memory(file.config(), w.force, &planned_bytes));
+  const CopiesShortage shortage = check_memory(file.config(), w.force);
+  resolve_async(&file, shortage.async);
   warn_of_cores(file.config().launch, 1);
   const RankPlace alone{0, choose_threads(file.config().launch), nullptr};
-  return train_with_status(file, w.options, alone, planned_bytes);
+  return train_with_status(file, w.options, alone, shortage.planned_bytes);
 }
 
 int train_here(RunFile& file, const Words& w, const StopSignals& signals,

@@ -88,7 +88,7 @@ int train_launched(RunFile& file, TrainOptions options, bool is_forced,
   check_layout(c);
   check_backend(c);
   file.take_no_snapshots(fmt::format("ranks are started by {}", place.launcher));
-  resolve_async(&file, check_memory(c, is_forced));
+  resolve_async(&file, check_memory(c, is_forced).async);
   log_info("{} ranks, started by {}: where one dies, all end with 75, and a new start resumes",
            place.size, place.launcher);
   Rendezvous rendezvous(place, rendezvous_options(c, options));

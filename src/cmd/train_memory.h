@@ -10,6 +10,9 @@
 
 namespace weft {
 
+// Whether launch.snapshot_every is a number that was given, not a default that may give way.
+bool asks_for_snapshots(const RunFile& file);
+
 // Where the copies for checkpoint.async do not fit (a shortage that is not empty): the default
 // gives way, a request is a UserError. Returns the arguments that ranks then need.
 std::vector<std::string> resolve_async(RunFile* file, const std::string& shortage);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "cmd/train_memory.h"
 #include "config/elastic.h"
 #include "launch/node_job.h"
 #include "launch/node_start_check.h"
@@ -56,7 +57,9 @@ void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
     nodes->layouts.push_back({static_cast<int>(layout.nodes), layout.dp});
   nodes->fits = [&file, is_forced](const NodeLayout& layout) {
     return fit_nodes(file.config(), layout.num_nodes,
-                     {file.was_given("checkpoint.async"), is_forced});
+                     {.needs_snapshots = asks_for_snapshots(file),
+                      .needs_async = file.was_given("checkpoint.async"),
+                      .is_forced = is_forced});
   };
   constexpr size_t kMostShown = 6;
   std::string others;

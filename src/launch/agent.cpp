@@ -191,6 +191,8 @@ void Agent::start(const NodeStart& start) {
   } catch (const Error& e) {
     drop_ranks();
     const std::string hint = e.hint().empty() ? "" : fmt::format(" ({})", e.hint());
+    if (!options_.is_first)
+      log_warning("this node cannot start its ranks: {}{}", printable_line(e.what()), hint);
     send(NodeMessage::kRefused,
          Verdict{start.generation, e.exit_code(), printable_line(e.what() + hint)}.write());
   }
@@ -255,6 +257,7 @@ void Agent::beat() {
   if (ranks_) {
     now.step = ranks_->world().last_step();
     now.has_saved = ranks_->world().has_saved();
+    now.has_stepped = ranks_->world().has_stepped();
     now.is_opened = ranks_->world().is_opened();
     now.shared_bytes = ranks_->shared_bytes();
     now.ranks = status_of_ranks();

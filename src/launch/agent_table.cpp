@@ -127,6 +127,12 @@ std::vector<JoinedAgent*> AgentTable::known() {
   return found;
 }
 
+std::vector<JoinedAgent*> AgentTable::usable() {
+  std::vector<JoinedAgent*> found = known();
+  std::erase_if(found, [](const JoinedAgent* agent) { return !agent->unfit.empty(); });
+  return found;
+}
+
 std::vector<JoinedAgent> AgentTable::take_lost() {
   std::vector<JoinedAgent> lost;
   if (num_lost_ == 0) return lost;

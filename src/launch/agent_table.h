@@ -23,6 +23,7 @@ struct JoinedAgent {
   std::optional<Hello> hello = std::nullopt;
   int node = -1;                // -1: none, a spare
   bool is_known_spare = false;  // and this was logged
+  std::string unfit = "";       // why it could not start ranks; "": it has not been found unable
   Beat beat = {};
   std::string lost = "";  // why; "": it is there
   std::chrono::steady_clock::time_point joined = std::chrono::steady_clock::now();
@@ -45,7 +46,8 @@ class AgentTable {
   void send(JoinedAgent& to, NodeMessage kind, const std::string& payload = "");
 
   std::list<JoinedAgent>& all() { return agents_; }
-  std::vector<JoinedAgent*> known();  // that have said hello, and are there; as they came
+  std::vector<JoinedAgent*> known();   // that have said hello, and are there; as they came
+  std::vector<JoinedAgent*> usable();  // of these, all that are not unfit
   void lose(JoinedAgent& agent, const std::string& why);
   std::vector<JoinedAgent> take_lost();  // out of the table
   // Sends everyone kLeave, and waits until they have it, for a second at most.

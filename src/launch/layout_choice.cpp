@@ -31,7 +31,7 @@ std::optional<ChosenLayout> LayoutChoice::poll(int num_nodes) {
       return std::nullopt;
     LayoutFit fit = check_running_.get();
     if (!wanted || !(*wanted == checked_)) return poll(num_nodes);  // nodes have changed
-    if (fit.shortage.empty()) return ChosenLayout{*wanted, std::move(fit.arguments)};
+    if (fit.shortage.empty()) return ChosenLayout{*wanted, std::move(fit)};
     log_warning("{} does not fit: {}", wanted->describe(), fit.shortage);
     shortage_ = fit.shortage;
     ruled_out_.insert(wanted->num_nodes);

@@ -17,14 +17,16 @@
 namespace weft {
 
 struct LayoutFit {
-  std::string shortage;                // why it does not fit; "": it does
-  std::vector<std::string> arguments;  // that its ranks need besides
+  std::string shortage = "";                // why it does not fit; "": it does
+  std::vector<std::string> arguments = {};  // that its ranks need besides
+  bool has_snapshots = true;                // false: there is no memory for slots
+  std::string warning = "";                 // what its ranks do without, and why; "": nothing
 };
 using LayoutCheck = std::function<LayoutFit(const NodeLayout&)>;  // on another thread; no throw
 
 struct ChosenLayout {
   NodeLayout layout;
-  std::vector<std::string> arguments;
+  LayoutFit fit;
 };
 
 class LayoutChoice {

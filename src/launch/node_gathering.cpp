@@ -14,6 +14,9 @@ namespace {
 constexpr int kPeerExit = 75;
 // Nodes that come together cause one change of layout.
 constexpr std::chrono::milliseconds kSettle{2000};
+// After a second node that could not start, growing waits for this long; doubled for each further.
+constexpr std::chrono::seconds kRegrow{30};
+constexpr int kMostDoublings = 7;  // about an hour
 
 }  // namespace
 
@@ -27,13 +30,16 @@ void NodeSupervisor::begin_gathering(const std::string& why) {
   if (generation_ < 0 || choice_.is_elastic()) return;
   const bool is_short = std::count_if(nodes_.begin() + 1, nodes_.end(),
                                       [](const auto* node) { return node == nullptr; }) > 0;
-  const std::vector<JoinedAgent*> known = agents_.known();
-  const bool has_spare = std::any_of(known.begin(), known.end(), [](const JoinedAgent* agent) {
-    return agent->node < 0 && !agent->hello->is_first;
-  });
-  if (is_short && !has_spare)
+  if (is_short && !has_spare())
     log_warning("waiting for another node: weft agent --join {} --secret-file {}",
                 agents_.endpoint(), o_.secret_file);
+}
+
+bool NodeSupervisor::has_spare() {
+  const std::vector<JoinedAgent*> usable = agents_.usable();
+  return std::any_of(usable.begin(), usable.end(), [](const JoinedAgent* agent) {
+    return agent->node < 0 && !agent->hello->is_first;
+  });
 }
 
 // Places are filled as agents come. An elastic run is content with fewer: at its first start when
@@ -52,8 +58,8 @@ void NodeSupervisor::gather() {
 
 // The first node's agent is there, or is being started.
 int NodeSupervisor::num_nodes_there() {
-  const std::vector<JoinedAgent*> known = agents_.known();
-  const auto others = std::count_if(known.begin(), known.end(),
+  const std::vector<JoinedAgent*> usable = agents_.usable();
+  const auto others = std::count_if(usable.begin(), usable.end(),
                                     [](const JoinedAgent* a) { return !a->hello->is_first; });
   return 1 + static_cast<int>(others);
 }
@@ -61,8 +67,8 @@ int NodeSupervisor::num_nodes_there() {
 // At the first start: as many as must be there, and no other has just come.
 bool NodeSupervisor::has_fewest() {
   if (o_.min_nodes == 0 || num_nodes_there() < o_.min_nodes) return false;
-  const std::vector<JoinedAgent*> known = agents_.known();
-  return std::none_of(known.begin(), known.end(),
+  const std::vector<JoinedAgent*> usable = agents_.usable();
+  return std::none_of(usable.begin(), usable.end(),
                       [](const JoinedAgent* a) { return Clock::now() - a->joined < kSettle; });
 }
 
@@ -74,7 +80,7 @@ void NodeSupervisor::gather_fewer() {
 }
 
 void NodeSupervisor::place(int num_nodes) {
-  const std::vector<JoinedAgent*> known = agents_.known();
+  const std::vector<JoinedAgent*> known = agents_.usable();
   std::vector<PlacedAgent> agents;
   for (const JoinedAgent* agent : known) agents.push_back({agent->hello->is_first, agent->node});
   const std::vector<int> numbers = place_agents(agents, num_nodes);
@@ -100,12 +106,16 @@ bool NodeSupervisor::is_complete() const {
 
 void NodeSupervisor::use_layout(const ChosenLayout& chosen) {
   if (generation_ < 0 && !(chosen.layout == choice_.asked()))
-    why_ = fmt::format("{} of {} nodes joined{}", agents_.known().size(), choice_.asked().num_nodes,
-                       o_.min_nodes > 0 ? "" : fmt::format(" within {} s", o_.join_ms / 1000));
+    why_ =
+        fmt::format("{} of {} nodes joined{}", agents_.usable().size(), choice_.asked().num_nodes,
+                    o_.min_nodes > 0 ? "" : fmt::format(" within {} s", o_.join_ms / 1000));
   if (!(chosen.layout == layout_))
     log_warning("{}: {}, instead of {}", why_, chosen.layout.describe(), layout_.describe());
+  if (!chosen.fit.warning.empty())
+    log_warning("{}: {}", chosen.layout.describe(), chosen.fit.warning);
   layout_ = chosen.layout;
-  arguments_ = chosen.arguments;
+  arguments_ = chosen.fit.arguments;
+  has_snapshots_ = o_.job.has_snapshots && chosen.fit.has_snapshots;
   start_generation();
 }
 
@@ -114,13 +124,14 @@ void NodeSupervisor::use_layout(const ChosenLayout& chosen) {
 void NodeSupervisor::grow() {
   if (phase_ != Phase::kRunning || is_growing_ || stop_signal_ != 0 || layout_ == choice_.asked())
     return;
+  if (Clock::now() < grow_at_) return;
   const JoinedAgent* first = nodes_[0];
   const bool has_stepped =
-      first != nullptr && first->beat.generation == generation_ && first->beat.step > 0;
+      first != nullptr && first->beat.generation == generation_ && first->beat.has_stepped;
   const auto larger = choice_.largest(num_nodes_there());
   if (!has_stepped || is_finishing() || !larger || larger->num_nodes <= layout_.num_nodes) return;
   std::string names;
-  for (const JoinedAgent* agent : agents_.known()) {
+  for (const JoinedAgent* agent : agents_.usable()) {
     if (agent->node >= 0) continue;
     if (Clock::now() - agent->joined < kSettle) return;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", agent->name());
@@ -151,15 +162,30 @@ void NodeSupervisor::add_layout(JobStatus* status) {
   status->num_nodes = layout_.num_nodes;
   status->nodes_asked = choice_.asked().num_nodes;
   if (choice_.is_elastic()) status->layout = layout_.describe();
-  for (const JoinedAgent* agent : agents_.known()) status->num_spares += agent->node < 0;
+  for (const JoinedAgent* agent : agents_.usable()) status->num_spares += agent->node < 0;
 }
 
-// A node that came later: the run that was there without it goes on, as after a loss.
-void NodeSupervisor::send_away(JoinedAgent& agent, const Verdict& verdict) {
-  log_warning("node {}, {}, cannot start its ranks and is sent away: {}", agent.node, agent.name(),
-              verdict.words);
-  agents_.send(agent, NodeMessage::kLeave, verdict.write());
-  agents_.lose(agent, "it cannot start ranks: " + verdict.words);
+// A node that came later, where the run can go on without it: in a smaller layout, or with a spare.
+bool NodeSupervisor::may_leave_out(const JoinedAgent& agent) {
+  return agent.node > 0 && generation_ > 0 && (choice_.is_elastic() || has_spare());
+}
+
+// The run goes on as after a loss, but this is no restart of the budget. The agent stays, so that
+// whoever keeps agents running does not start it again and again, and is not asked any more: what
+// its node lacks is mended there, and then it is started anew. Where that happens often and in
+// vain, each change of layout would cost time: growing waits for longer each time.
+void NodeSupervisor::leave_out(JoinedAgent& agent, const Verdict& verdict) {
+  const int node = std::exchange(agent.node, -1);
+  const std::string words =
+      fmt::format("node {}, {}, cannot start its ranks: {}", node, agent.name(), verdict.words);
+  log_warning("{}; it is left out until its agent is started again", words);
+  agent.unfit = verdict.words;
+  if (num_left_out_++ > 0)
+    grow_at_ = Clock::now() + kRegrow * (1 << std::min(num_left_out_ - 2, kMostDoublings));
+  nodes_[static_cast<size_t>(node)] = nullptr;
+  ends_.lose(node, words);
+  is_free_ = is_free_ || phase_ == Phase::kRunning;
+  if (phase_ != Phase::kClosing) react_to_loss(node, words);
 }
 
 // First why nodes that were there are not any more.
@@ -167,7 +193,7 @@ std::string NodeSupervisor::missing_words() {
   std::string there, lost;
   for (const std::string& words : ends_.lost_nodes()) lost += words + "; ";
   int missing = o_.num_nodes;
-  for (const JoinedAgent* agent : agents_.known()) {
+  for (const JoinedAgent* agent : agents_.usable()) {
     --missing;
     there += fmt::format("{}{}", there.empty() ? "" : ", ", agent->name());
   }

@@ -70,14 +70,14 @@ NodeStart NodeSupervisor::start_of(int node) const {
   start.marker_text = o_.marker_text;
   start.store = store_->endpoint();
   start.has_saved = has_saved_;
-  start.has_snapshots = o_.job.has_snapshots;
+  start.has_snapshots = has_snapshots_;
   return start;
 }
 
 void NodeSupervisor::start_generation() {
   ++generation_;
   open_store();
-  is_counted_ = false;
+  is_counted_ = is_free_ = false;
   ends_.begin(layout_.num_nodes);
   kill_at_.reset();
   phase_ = Phase::kRunning;
@@ -125,7 +125,9 @@ void NodeSupervisor::fail(int rank, const std::string& words, int code) {
 }
 
 bool NodeSupervisor::may_recover() {
-  if (o_.job.max_restarts == 0 || stop_signal_ != 0) return false;
+  if (stop_signal_ != 0) return false;
+  if (is_free_) return true;
+  if (o_.job.max_restarts == 0) return false;
   const int64_t good_steps = last_step_ - restarted_step_;
   if (o_.job.restart_reset_steps > 0 && good_steps >= o_.job.restart_reset_steps) num_restarts_ = 0;
   return o_.job.max_restarts < 0 || num_restarts_ < o_.job.max_restarts;

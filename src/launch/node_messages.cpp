@@ -78,6 +78,7 @@ std::string Beat::write() const {
                        {"is_finishing", is_finishing},
                        {"is_opened", is_opened},
                        {"shared_bytes", shared_bytes},
+                       {"has_stepped", has_stepped},
                        {"ranks", std::move(all)}});
 }
 
@@ -88,7 +89,8 @@ Beat Beat::read(std::string_view text) {
             fields.flag("has_saved"),
             fields.flag("is_finishing"),
             fields.flag("is_opened"),
-            fields.number("shared_bytes", 0, INT64_MAX)};
+            fields.number("shared_bytes", 0, INT64_MAX),
+            fields.flag("has_stepped")};
   for (const Json& one : fields.items("ranks")) {
     const Fields rank(one, "a rank of an agent's beat");
     RankStatus status;

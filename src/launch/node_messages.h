@@ -57,6 +57,7 @@ struct Beat {
   bool has_saved = false, is_finishing = false;
   bool is_opened = false;              // the run directory is this run's
   int64_t shared_bytes = 0;            // memory that the node's ranks share
+  bool has_stepped = false;            // in this generation
   std::vector<RankStatus> ranks = {};  // of the node; at_ms of their signs is an age
   std::string write() const;
   static Beat read(std::string_view text);

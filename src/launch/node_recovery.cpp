@@ -18,7 +18,7 @@ constexpr int kPeerExit = 75;
 
 void NodeSupervisor::open_store() {
   store_ = std::make_unique<StoreServer>(o_.host, "0", &secret_);
-  if (!o_.job.has_snapshots) return;
+  if (!has_snapshots_) return;
   StoreClient client(store_->endpoint(), kStoreMs, &secret_);
   for (const JoinedAgent* node : nodes_) {
     if (node != nullptr) client.set(slots_key(node->node), node->hello->slots);
@@ -42,7 +42,7 @@ void NodeSupervisor::ask_to_park(const std::string& reason, bool is_hang, bool i
 
 void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   // While it grows some ranks have saved and ended, and are no dead ones to replace.
-  const bool can_park = o_.job.has_snapshots && phase_ == Phase::kRunning && !is_growing_;
+  const bool can_park = has_snapshots_ && phase_ == Phase::kRunning && !is_growing_;
   if (!can_park || !may_recover()) return begin_closing(reason);
   phase_ = Phase::kParking;
   parked_.assign(nodes_.size(), std::nullopt);
@@ -132,7 +132,7 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
   ++generation_;
   ends_.begin(layout_.num_nodes);
   open_store();
-  is_counted_ = false;
+  is_counted_ = is_free_ = false;
   is_growing_ = false;  // asked again where it still can
   phase_ = Phase::kRunning;
   const Resume message{generation_, step, store_->endpoint()};
@@ -152,14 +152,14 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
 
 void NodeSupervisor::count_restart(const std::string& reason) {
   last_cause_ = reason;
-  if (std::exchange(is_counted_, true)) return;
+  if (is_free_ || std::exchange(is_counted_, true)) return;
   ++num_restarts_;
   restarted_step_ = last_step_;
 }
 
 void NodeSupervisor::warn_of_restart(const std::string& words, const std::string& from) const {
   log_warning("{}; continuing from {}{}", words, from,
-              o_.job.max_restarts > 0
+              o_.job.max_restarts > 0 && !is_free_
                   ? fmt::format(" (restart {} of {})", num_restarts_, o_.job.max_restarts)
                   : "");
 }

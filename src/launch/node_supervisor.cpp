@@ -72,7 +72,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
     case NodeMessage::kRefused: {
       const Verdict verdict = Verdict::read(frame.payload);
       if (from.node < 0 || verdict.generation != generation_) return;
-      if (choice_.is_elastic() && generation_ > 0 && from.node > 0) return send_away(from, verdict);
+      if (may_leave_out(from)) return leave_out(from, verdict);
       ends_.refuse(from.node, fmt::format("node {}, {}: {}", from.node, from.name(), verdict.words),
                    verdict.exit_code);
       return begin_closing("a node cannot start its ranks");
@@ -121,7 +121,7 @@ void NodeSupervisor::handle_stopping(bool saves) {
 
 void NodeSupervisor::report_spares() {
   for (JoinedAgent& agent : agents_.all()) {
-    if (!agent.hello || agent.node >= 0 || agent.hello->is_first) continue;
+    if (!agent.hello || agent.node >= 0 || agent.hello->is_first || !agent.unfit.empty()) continue;
     if (!std::exchange(agent.is_known_spare, true))
       log_info("{} has joined as a spare", agent.name());
   }

@@ -59,7 +59,9 @@ class NodeSupervisor {
   void use_layout(const ChosenLayout& chosen);
   void report_layout();
   void add_layout(JobStatus* status);
-  void send_away(JoinedAgent& agent, const Verdict& verdict);
+  bool has_spare();
+  bool may_leave_out(const JoinedAgent& agent);
+  void leave_out(JoinedAgent& agent, const Verdict& verdict);
   std::string missing_words();
 
   void start_generation();
@@ -105,13 +107,17 @@ class NodeSupervisor {
   NodeLayout reported_layout_;          // the last one that was an event
   std::string why_;                     // nodes are gathered again
   std::vector<std::string> arguments_;  // of ranks in this layout
+  bool has_snapshots_ = false;          // they have slots
   std::unique_ptr<StoreServer> store_;  // of this generation
   Phase phase_ = Phase::kGathering;
   std::vector<std::optional<Parked>> parked_;  // of each node, in kParking
   std::vector<bool> is_fresh_;                 // its agent takes the place of a lost one
   bool has_warned_ = false;                    // that another node is waited for
   std::string parked_reason_;
-  bool is_counted_ = false;  // this generation's end, as a restart
+  bool is_counted_ = false;    // this generation's end, as a restart
+  bool is_free_ = false;       // it is none: a node could not start
+  int num_left_out_ = 0;       // nodes that could not start
+  Clock::time_point grow_at_;  // not before
   Clock::time_point gather_until_;
   std::optional<Clock::time_point> kill_at_;  // in kClosing
   int64_t generation_ = -1;

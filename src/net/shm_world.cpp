@@ -64,7 +64,7 @@ struct ShmWorld::Header {
   std::atomic<int> stage;  // of the job: nothing to save yet, may save, ended before it could
   std::atomic<int> stop;   // the signal
   OnceText aborted;
-  std::atomic<bool> recovers, has_saved, is_opened, is_finishing;
+  std::atomic<bool> recovers, has_saved, has_stepped, is_opened, is_finishing;
   std::atomic<int64_t> start_step, last_step, death_ms;
   SharedWord generation;
   char store[256];
@@ -269,7 +269,11 @@ void ShmWorld::set_store(const std::string& endpoint) {
   std::memcpy(header_->store, endpoint.c_str(), endpoint.size() + 1);
 }
 std::string ShmWorld::store() const { return header_->store; }
-void ShmWorld::note_step(int64_t step) { header_->last_step.store(step); }
+void ShmWorld::note_step(int64_t step) {
+  header_->last_step.store(step);
+  header_->has_stepped.store(true);
+}
+bool ShmWorld::has_stepped() const { return header_->has_stepped.load(); }
 int64_t ShmWorld::last_step() const { return header_->last_step.load(); }
 void ShmWorld::note_saved() { header_->has_saved.store(true); }
 bool ShmWorld::has_saved() const { return header_->has_saved.load(); }
@@ -323,6 +327,7 @@ void ShmWorld::reset(const std::vector<int>& dead, int64_t step) {
   header_->next_block.store(kStretch / 2);
   header_->num_patient.store(0);
   header_->is_finishing.store(false);
+  header_->has_stepped.store(false);
   header_->start_step.store(step);
   header_->aborted.clear();
   refuse_regroup();  // who grows asks again

@@ -112,6 +112,7 @@ class ShmWorld {
   // checkpoint of its own to start again from.
   void note_step(int64_t step);
   int64_t last_step() const;
+  bool has_stepped() const;  // a step was completed since the world was made or reset
   void note_saved();
   bool has_saved() const;
   // The run directory is this job's: the supervisor may write into it.

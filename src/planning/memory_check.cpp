@@ -147,11 +147,11 @@ LastingShortage shortage_after(int64_t need,
   }
 }
 
-MemoryBounds bounds_here() { return {available_memory(), available_to_process()}; }
-
 constexpr std::chrono::seconds kRetryFor{2};
 
 }  // namespace
+
+MemoryBounds bounds_of_machine() { return {available_memory(), available_to_process()}; }
 
 LastingShortage lasting_shortage(const PlanReport& plan,
                                  const std::function<MemoryBounds()>& measure,
@@ -178,8 +178,8 @@ void check_arena_memory(const std::string& what, int64_t arena_bytes, const std:
                         bool is_forced) {
   const LastingShortage found = shortage_after(
       arena_bytes + kOtherBytes,
-      [&](const MemoryBounds& b) { return arena_shortage(what, arena_bytes, b); }, bounds_here,
-      kRetryFor);
+      [&](const MemoryBounds& b) { return arena_shortage(what, arena_bytes, b); },
+      bounds_of_machine, kRetryFor);
   if (found.text.empty()) return;
   if (!is_forced) throw UserError(found.text, hint + "; --force continues anyway");
   log_warning("{}; --force: starting anyway, it may be killed", found.text);
@@ -223,34 +223,61 @@ std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& b) {
 
 namespace {
 
-std::string refuse_shortage(const RunConfig& c, std::optional<int64_t>* planned_bytes) {
-  const PlanReport plan = plan_run(c);
-  if (planned_bytes) *planned_bytes = plan.resident_total() + plan.snapshots;
-  const LastingShortage found = lasting_shortage(plan, bounds_here, kRetryFor);
+// launch.snapshot_every is 0, and everything else the same.
+RunConfig without_slots(RunConfig c) {
+  c.launch.snapshot_every = "0";
+  return c;
+}
+
+PlanReport without_slots(PlanReport plan, const RunConfig& c) {
+  const int64_t before = num_state_copies(c), after = num_state_copies(without_slots(c));
+  plan.has_slots = false;
+  plan.snapshots = plan.snapshots / before * after;
+  for (RankPlan& rank : plan.plans) rank.snapshot = rank.snapshot / before * after;
+  return plan;
+}
+
+CopiesShortage refuse_shortage(const RunConfig& c, const std::function<MemoryBounds()>& measure) {
+  PlanReport plan = plan_run(c);
+  const LastingShortage found = lasting_shortage(plan, measure, kRetryFor);
   if (!found.text.empty()) throw UserError(found.text, memory_advice(c, plan, found.bounds));
-  return snapshot_shortage(plan, found.bounds);
+  CopiesShortage copies;
+  if (plan.has_slots) {
+    copies.slots = snapshot_shortage(plan, found.bounds);
+    if (!copies.slots.empty()) plan = without_slots(std::move(plan), c);
+  }
+  if (!plan.has_slots) copies.async = snapshot_shortage(plan, found.bounds);
+  copies.planned_bytes = plan.resident_total() + (copies.async.empty() ? plan.snapshots : 0);
+  return copies;
 }
 
 // Arenas are in the GPUs' memory, copies of the state in the machine's.
-std::string shortage_beside_gpus(const RunConfig& c) {
-  const int64_t copies = num_state_copies(c);
-  if (copies == 0) return "";
+CopiesShortage shortage_beside_gpus(const RunConfig& c, const MemoryBound& bound) {
+  CopiesShortage copies;
+  if (num_state_copies(c) == 0) return copies;
   const HfFolder folder(resolve_model_path(c.model.path));
-  return copies_shortage(has_snapshot_slots(c) ? kSlotCopies : kAsyncCopy, 0,
-                         copies * snapshot_bytes(c, *open_model(c, folder)), available_memory());
+  const int64_t bytes = snapshot_bytes(c, *open_model(c, folder));
+  const auto shortage = [&](const char* what, int64_t count) {
+    return copies_shortage(what, 0, count * bytes, bound);
+  };
+  const bool has_slots = has_snapshot_slots(c);
+  if (has_slots) copies.slots = shortage(kSlotCopies, num_state_copies(c));
+  if (!has_slots || !copies.slots.empty())
+    copies.async = shortage(kAsyncCopy, num_state_copies(without_slots(c)));
+  return copies;
 }
 
 }  // namespace
 
-std::string check_memory(const RunConfig& c, bool is_forced,
-                         std::optional<int64_t>* planned_bytes) {
-  if (choose_kernels(c).device != nullptr) return shortage_beside_gpus(c);
-  if (!is_forced) return refuse_shortage(c, planned_bytes);
+CopiesShortage check_memory(const RunConfig& c, bool is_forced,
+                            const std::function<MemoryBounds()>& measure) {
+  if (choose_kernels(c).device != nullptr) return shortage_beside_gpus(c, measure().machine);
+  if (!is_forced) return refuse_shortage(c, measure);
   try {
-    return refuse_shortage(c, planned_bytes);
+    return refuse_shortage(c, measure);
   } catch (const std::exception& e) {  // also if the check itself fails
     log_warning("{}; --force: starting anyway, it may be killed", e.what());
-    return e.what();
+    return {has_snapshot_slots(c) ? e.what() : "", c.checkpoint.async ? e.what() : "", {}};
   }
 }
 

@@ -18,6 +18,7 @@ struct MemoryBounds {
   MemoryBound machine;    // all ranks together
   ProcessBounds process;  // each of them
 };
+MemoryBounds bounds_of_machine();  // this one, as it is now
 
 // What a plan needs beyond the limits, as text ("the run needs ..., but ..."); empty: it fits. File
 // pages do not count: the kernel can drop them.
@@ -37,13 +38,17 @@ LastingShortage lasting_shortage(const PlanReport& plan,
                                  const std::function<MemoryBounds()>& measure,
                                  std::chrono::milliseconds retry_for);
 
+// Why copies of the state do not fit besides the run; empty: they do, or there are none.
+struct CopiesShortage {
+  std::string slots;  // of launch.snapshot_every, with that of checkpoint.async
+  std::string async;  // of checkpoint.async, where there are no slots, or none that fit
+  // What all processes are expected to need, with the copies that fit; none on GPUs.
+  std::optional<int64_t> planned_bytes;
+};
 // Once for all ranks, before any is started. UserError with both numbers; is_forced: a warning.
-// Returns why the copies of the state for launch.snapshot_every, or else for checkpoint.async, do
-// not fit besides; empty: they do, or there are none. planned_bytes: what all processes are
-// expected to need, copies included; left as it is on GPUs.
-std::string check_memory(const RunConfig& config, bool is_forced,
-                         std::optional<int64_t>* planned_bytes = nullptr);
-// The same for a plan that fits.
+CopiesShortage check_memory(const RunConfig& config, bool is_forced,
+                            const std::function<MemoryBounds()>& measure = bounds_of_machine);
+// Of a plan: why its copies do not fit, all together; empty: they do.
 std::string snapshot_shortage(const PlanReport& plan, const MemoryBounds& bounds);
 
 // For a command that is one process on the CPU and needs an arena (`what`: "the evaluation"),

@@ -13,8 +13,10 @@
 namespace weft {
 
 bool has_snapshot_slots(const RunConfig& c) {
-  return c.parallel.dp * c.parallel.tp > 1 && c.launch.max_restarts != 0 &&
-         c.launch.snapshot_steps() >= 0 && comm_choice() != "gloo";
+  // A supervisor is there also where an elastic run has a single rank left.
+  const bool is_supervised = c.parallel.dp * c.parallel.tp > 1 || c.launch.elastic;
+  return is_supervised && c.launch.max_restarts != 0 && c.launch.snapshot_steps() >= 0 &&
+         comm_choice() != "gloo";
 }
 
 int64_t num_state_copies(const RunConfig& c) {

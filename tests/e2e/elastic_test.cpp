@@ -1,7 +1,10 @@
 // tests/e2e/elastic_test.cpp: `launch.elastic` with two nodes of this machine, on the loopback.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "tests/e2e/node_run.h"
 #include "tests/faults/preload.h"
@@ -20,6 +23,10 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
 }
 
 size_t num_steps(const TinyRun& run) { return metric_texts(run.dir("nodes"), "loss").size(); }
+
+bool has_logged(const Program& program, const std::string& words) {
+  return contains(slurp(fmt::format("/proc/{}/fd/2", program.pid())), words);
+}
 
 void expect_calm(const TinyRun& run) {
   EXPECT_EQ(hash_of(run.dir("calm")), hash_of(run.dir("nodes")));
@@ -81,6 +88,44 @@ TEST(Elastic, ANodeWaitsWhereNothingCanBeSaved) {
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 1) << train.err;  // what was asked for could not be saved, either
   EXPECT_EQ(train.err.find("(restart"), std::string::npos) << train.err;
+}
+
+// A run that has gone back in memory completes a step before it is asked to save for more nodes:
+// the rank that is started anew is held up, and a node joins meanwhile.
+TEST(Elastic, GrowthWaitsForAStepAfterARecovery) {
+  const TinyRun run;
+  NodeRun nodes(run, "nodes",
+                with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.elastic=true",
+                              "launch.snapshot_every=1", "launch.join_timeout_s=1",
+                              "launch.hang_timeout_s=60"}));
+  nodes.find_endpoint();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  const std::vector<pid_t> before = nodes.ranks_of(0);
+  ::kill(before.at(1), SIGKILL);
+  pid_t fresh = 0;
+  ASSERT_TRUE(nodes.train().wait_until([&] {
+    for (const pid_t rank : nodes.ranks_of(0)) {
+      if (std::find(before.begin(), before.end(), rank) == before.end()) fresh = rank;
+    }
+    return fresh != 0;
+  }));
+  ::kill(fresh, SIGSTOP);
+  nodes.join();
+  ASSERT_TRUE(
+      nodes.train().wait_until([&] { return has_logged(nodes.train(), "has joined as a spare"); }));
+  std::this_thread::sleep_for(std::chrono::seconds(4));  // growth would begin after two
+  EXPECT_FALSE(has_logged(nodes.train(), "saving after this step"));
+  ::kill(fresh, SIGCONT);
+  ASSERT_TRUE(nodes.train().wait_until(
+      [&] { return event_lines(run.dir("nodes"), "layout").size() == 2; }));
+  const size_t steps = num_steps(run);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > steps + 5; }));
+  nodes.train().send(SIGTERM);
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 143) << train.err;
+  expect_parts(train.err, {"saving after this step, then dp=4 on 2 nodes"});
+  run.train_well(with(kExact, {"name=calm", fmt::format("train.steps={}", num_steps(run))}));
+  expect_calm(run);
 }
 
 // 2 -> 1 -> 2 nodes. The undisturbed run ends where this one was stopped.

@@ -1,124 +1,8 @@
-// tests/launch/node_job_test.cpp: a job on several nodes, which are processes of this machine.
-#include <fmt/core.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
+// tests/launch/node_job_test.cpp: starts, ends, signals and losses of a job on several nodes.
+#include "tests/launch/node_job.h"
 
-#include <chrono>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <optional>
-#include <sstream>
-#include <thread>
-
-#include "net/secret.h"
-#include "tests/io/temporary_folder.h"
-#include "tests/launch/spawn.h"
-
-namespace weft {
+namespace weft::testing {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-class Process {
- public:
-  Process(const std::filesystem::path& log, const std::vector<std::string>& words,
-          const std::function<void()>& prepare = {})
-      : log_(log) {
-    std::vector<std::string> all = {WEFT_RANK_PROGRAM};
-    all.insert(all.end(), words.begin(), words.end());
-    pid_ = testing::spawn(all, log, log, prepare);
-  }
-  ~Process() {
-    if (code_) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  pid_t pid() const { return pid_; }
-  void send(int signal) const { ::kill(pid_, signal); }
-  std::string text() const {
-    std::ostringstream all;
-    all << std::ifstream(log_, std::ios::binary).rdbuf();
-    return all.str();
-  }
-  bool says(const std::string& words, int times = 1) {
-    return until([&] { return count(words) >= times; });
-  }
-  int count(const std::string& words) const {
-    const std::string all = text();
-    int found = 0;
-    for (size_t at = all.find(words); at != std::string::npos; at = all.find(words, at + 1))
-      ++found;
-    return found;
-  }
-  // The exit code; -N: signal N; 999: it still runs.
-  int wait() {
-    until([&] {
-      int status = 0;
-      if (code_ || ::waitpid(pid_, &status, WNOHANG) != pid_) return code_.has_value();
-      code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-      return true;
-    });
-    return code_.value_or(999);
-  }
-
- private:
-  static bool until(const std::function<bool()>& holds) {
-    for (const auto end = Clock::now() + std::chrono::seconds(40); Clock::now() < end;) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return false;
-  }
-  std::filesystem::path log_;
-  pid_t pid_;
-  std::optional<int> code_;
-};
-
-class NodeJob : public ::testing::Test {
- protected:
-  NodeJob() { Secret::random().write_new_file(secret()); }
-  std::string secret() const { return folder_ / "secret"; }
-
-  // The supervisor of two nodes with two ranks each.
-  void train(const std::vector<std::string>& what,
-             const std::map<std::string, std::string>& env = {}) {
-    std::vector<std::string> words = {"2"};
-    words.insert(words.end(), what.begin(), what.end());
-    train_ = std::make_unique<Process>(folder_ / "train", words, [=, this] {
-      ::setenv("NODES", "2", 1);
-      ::setenv("SECRET_FILE", secret().c_str(), 1);
-      for (const auto& [name, value] : env) ::setenv(name.c_str(), value.c_str(), 1);
-    });
-    ASSERT_TRUE(train_->says("event listening -1 "));
-    const std::string text = train_->text(), start = "event listening -1 ";
-    const size_t at = text.find(start) + start.size();
-    endpoint_ = text.substr(at, text.find('\n', at) - at);
-  }
-  // Each rank of a generation that has that many; times: in as many such generations.
-  bool all_train(int num_ranks, int times = 1) const {
-    for (int r = 0; r < num_ranks; ++r) {
-      if (!train_->says(fmt::format("rank {} trains, {} in all", r, num_ranks), times))
-        return false;
-    }
-    return true;
-  }
-  std::unique_ptr<Process> join(const std::string& name, std::string secret_file = "") {
-    if (secret_file.empty()) secret_file = secret();
-    return std::make_unique<Process>(
-        folder_ / name,
-        std::vector<std::string>{"agent", "--join", endpoint_, "--secret-file", secret_file});
-  }
-
-  testing::TemporaryFolder folder_;
-  std::unique_ptr<Process> train_;
-  std::string endpoint_;
-};
 
 TEST_F(NodeJob, RanksOfTwoNodesMeetAndTheirOutputIsForwarded) {
   train({"report"});
@@ -233,81 +117,21 @@ TEST_F(NodeJob, TwoNodesThatAreLostInTheSameMomentAreReplaced) {
   EXPECT_EQ(train_->wait(), 143) << train_->text();
 }
 
-TEST_F(NodeJob, AnElasticJobContinuesWithFewerNodesAndTheRestWaits) {
-  train({"train"}, {{"NODES", "3"}, {"ELASTIC", "31"}});
-  const auto first = join("first"), second = join("second");
-  ASSERT_TRUE(all_train(6)) << train_->text();
-  first->send(SIGKILL);
-  EXPECT_EQ(first->wait(), -SIGKILL);
-  ASSERT_TRUE(all_train(2)) << train_->text();  // two nodes are not admissible
-  EXPECT_TRUE(train_->says(" waits as a spare")) << train_->text();
-  EXPECT_TRUE(train_->says("dp=2 on 1 node, instead of dp=6 on 3 nodes")) << train_->text();
-  EXPECT_TRUE(train_->says("event layout -1 dp=6 on 3 nodes\ndp=2 on 1 node\nnode "))
-      << train_->text();
-  train_->send(SIGTERM);
-  EXPECT_EQ(train_->wait(), 143) << train_->text();
-  EXPECT_EQ(second->wait(), 143);
-}
-
-TEST_F(NodeJob, AnElasticJobStartsWithTheNodesThatCame) {
-  train({"train"}, {{"NODES", "4"}, {"ELASTIC", "421"}, {"JOIN_MS", "1500"}, {"SHORT", "4"}});
-  const auto agent = join("agent"), spare = join("spare");
-  ASSERT_TRUE(all_train(4)) << train_->text();
-  EXPECT_TRUE(train_->says("3 of 4 nodes joined within 1 s: dp=4 on 2 nodes")) << train_->text();
-  train_->send(SIGTERM);
-  EXPECT_EQ(train_->wait(), 143) << train_->text();
-  EXPECT_EQ(agent->wait(), 143);
-  EXPECT_EQ(spare->wait(), 143);
-}
-
-TEST_F(NodeJob, AnElasticJobSkipsLayoutsThatDoNotFit) {
-  train({"train"}, {{"NODES", "3"}, {"ELASTIC", "321"}, {"SHORT", "2"}});
-  const auto first = join("first"), second = join("second");
-  ASSERT_TRUE(all_train(6)) << train_->text();
-  first->send(SIGKILL);
-  ASSERT_TRUE(all_train(2)) << train_->text();
-  EXPECT_TRUE(train_->says("dp=4 on 2 nodes does not fit: 2 GiB are missing")) << train_->text();
-}
-
-TEST_F(NodeJob, AnElasticJobForWhichNothingFitsNamesWhatIsMissing) {
-  train({"train"}, {{"ELASTIC", "21"}, {"SHORT", "1"}, {"JOIN_MS", "3000"}});
-  const auto agent = join("agent");
-  ASSERT_TRUE(all_train(4)) << train_->text();
-  agent->send(SIGKILL);
-  EXPECT_EQ(train_->wait(), 75) << train_->text();
-  const std::string text = train_->text();
-  EXPECT_NE(text.find("1 of 2 nodes joined within 3 s"), std::string::npos) << text;
-  EXPECT_NE(text.find("fewer do not fit: 2 GiB are missing"), std::string::npos) << text;
-}
-
-TEST_F(NodeJob, AnElasticJobGrowsWithoutCostToItsBudget) {
-  train({"train"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
-  ASSERT_TRUE(all_train(2)) << train_->text();
+TEST_F(NodeJob, ASpareThatCannotStartIsReplacedByAnother) {
+  train({"train"});
   const auto first = join("first");
-  ASSERT_TRUE(all_train(4)) << train_->text();
-  for (int r = 0; r < 2; ++r) EXPECT_TRUE(train_->says(fmt::format("rank {} saved", r)));
-  EXPECT_TRUE(train_->says("event layout -1 dp=2 on 1 node\ndp=4 on 2 nodes\n")) << train_->text();
-  first->send(SIGKILL);  // the only restart of the budget
-  ASSERT_TRUE(train_->says("event layout -1 dp=4 on 2 nodes\ndp=2 on 1 node\nnode 1, "))
-      << train_->text();
-  const auto second = join("second");
-  ASSERT_TRUE(second->says("node 1 of 2: starting ranks 2 to 3")) << train_->text();
-  ASSERT_TRUE(train_->says("event started -1 generation 3")) << train_->text();
+  ASSERT_TRUE(all_train(4));
+  const auto unfit = join_unfit("unfit");
+  ASSERT_TRUE(train_->says("has joined as a spare", 1)) << train_->text();
+  const auto fit = join("fit");
+  ASSERT_TRUE(train_->says("has joined as a spare", 2)) << train_->text();
+  first->send(SIGKILL);
   ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  EXPECT_TRUE(unfit->says("this node cannot start its ranks")) << unfit->text();
+  EXPECT_EQ(train_->count("(restart "), 1) << train_->text();
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
-  EXPECT_EQ(second->wait(), 143);
-}
-
-TEST_F(NodeJob, ASignalWhileAnElasticJobGrowsEndsIt) {
-  train({"slow_save"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
-  ASSERT_TRUE(all_train(2)) << train_->text();
-  const auto agent = join("agent");
-  ASSERT_TRUE(train_->says("saving after this step, then dp=4 on 2 nodes")) << train_->text();
-  train_->send(SIGTERM);
-  EXPECT_EQ(train_->wait(), 143) << train_->text();
-  EXPECT_EQ(agent->wait(), 143);
-  EXPECT_EQ(train_->text().find("generation 1"), std::string::npos) << train_->text();
+  for (const auto* agent : {&unfit, &fit}) EXPECT_EQ((*agent)->wait(), 143) << (*agent)->text();
 }
 
 TEST_F(NodeJob, AnAgentThatLosesItsSupervisorEndsItsRanksAndLeaves) {
@@ -349,4 +173,4 @@ TEST_F(NodeJob, StorageThatIsNotSharedIsRefused) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::testing

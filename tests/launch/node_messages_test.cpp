@@ -45,7 +45,7 @@ TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_TRUE(hello.is_first);
   EXPECT_EQ(hello.slots, "10.0.0.7:99");
-  Beat sent{2, 77, true, false, true, 4096};
+  Beat sent{2, 77, true, false, true, 4096, true};
   sent.ranks.resize(2);
   sent.ranks[0].resident_bytes = sent.ranks[0].anonymous_bytes = 0;
   sent.ranks[1] = {4712, true, {Phase::kSaving, 76, 0, 20, true}, "", 8192, 4096};
@@ -59,6 +59,7 @@ TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
   EXPECT_EQ(beat.step, 77);
   EXPECT_TRUE(beat.has_saved);
   EXPECT_FALSE(beat.is_finishing);
+  EXPECT_TRUE(beat.has_stepped);
   const RankEnd end = RankEnd::read(RankEnd{2, 5, 0, 9, true, "gone"}.write());
   EXPECT_EQ(end.rank, 5);
   EXPECT_EQ(end.signal, 9);

@@ -109,7 +109,7 @@ TEST(LayoutChoice, ALayoutThatDoesNotFitIsSkipped) {
   const auto chosen = wait_for(choice, 3);
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->layout.dp, 1);
-  EXPECT_EQ(chosen->arguments, (std::vector<std::string>{"--set", "a=b"}));
+  EXPECT_EQ(chosen->fit.arguments, (std::vector<std::string>{"--set", "a=b"}));
   EXPECT_EQ(choice.shortage(), "2 GiB are missing");
 }
 

@@ -2,7 +2,8 @@
 //
 // rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
-// in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice.
+// in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
+// SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes.
 // rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
 #include <sched.h>
 #include <unistd.h>
@@ -34,9 +35,11 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 
 // Endless collectives until a rank was asked to stop, which all learn in the same round. save_ms:
 // how long a rank takes to save.
-int train_for_ever(ShmWorld& world, Comm& comm, float* data, int64_t count, int save_ms) {
+int train_for_ever(const RankContext& me, Comm& comm, float* data, int64_t count, int save_ms) {
+  ShmWorld& world = *me.world;
   if (!world.begin_saving()) return 1;
-  say(fmt::format("rank {} trains, {} in all", comm.rank(), comm.size()));
+  say(fmt::format("rank {} trains, {} in all, {} slots", comm.rank(), comm.size(),
+                  me.slots ? "with" : "without"));
   for (int64_t step = 1;; ++step) {
     comm.all_reduce(data, count, Dtype::kF32);
     for (int64_t i = 0; i < count; ++i) data[i] *= 0.5f;
@@ -103,7 +106,7 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     return is_chosen ? 1 : 0;
   }
   if (me.rank == 0) me.world->note_opened();
-  return train_for_ever(*me.world, *comm, data, count, what == "slow_save" ? 1000 : 0);
+  return train_for_ever(me, *comm, data, count, what == "slow_save" ? 1000 : 0);
 }
 
 int run_as_agent(const std::vector<std::string>& words) {
@@ -137,7 +140,13 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
   options.fits = [](const NodeLayout& layout) {
     const bool is_short =
         text_of("SHORT").find(std::to_string(layout.num_nodes)) != std::string::npos;
-    return LayoutFit{is_short ? "2 GiB are missing" : "", {}};
+    LayoutFit fit;
+    if (is_short) fit.shortage = "2 GiB are missing";
+    if (text_of("BARE").find(std::to_string(layout.num_nodes)) != std::string::npos) {
+      fit.has_snapshots = false;
+      fit.warning = "no memory for copies";
+    }
+    return fit;
   };
   options.join_ms = std::getenv("JOIN_MS") != nullptr ? std::stoi(std::getenv("JOIN_MS")) : 20'000;
   return run_node_job(options, sink);
@@ -163,6 +172,7 @@ int run(int argc, char** argv) {
   if (nodes == nullptr) return run_local_job(options, sink);
   options.argv = words;
   options.max_restarts = 1;
+  options.has_snapshots = !text_of("SNAPSHOTS").empty();
   return run_nodes(options, std::stoi(nodes), sink);
 }
 

@@ -137,6 +137,9 @@ TEST(ShmWorld, AResetBeginsTheNextGeneration) {
   }
   survivor->add_no_deadline(1);
   std::strcpy(survivor->map_block(survivor->first_block(), 100), "group");
+  EXPECT_FALSE(supervisor->has_stepped());
+  survivor->note_step(41);
+  EXPECT_TRUE(supervisor->has_stepped());
   supervisor->abort("rank 1 is dead");
   EXPECT_FALSE(supervisor->is_parked(0));
   std::thread parked([&] { EXPECT_TRUE(survivor->park(0)); });
@@ -146,6 +149,8 @@ TEST(ShmWorld, AResetBeginsTheNextGeneration) {
 
   EXPECT_EQ(survivor->generation(), 1u);
   EXPECT_EQ(survivor->start_step(), 40);
+  EXPECT_EQ(supervisor->last_step(), 41);   // how far it was
+  EXPECT_FALSE(supervisor->has_stepped());  // in this generation
   EXPECT_FALSE(survivor->is_aborted());
   EXPECT_FALSE(survivor->failure(1));
   EXPECT_LT(survivor->deadline_ms(), kPatientMs);

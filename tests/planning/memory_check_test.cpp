@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "config/elastic.h"
 #include "planning/node_fit.h"
 
 namespace weft {
@@ -150,6 +151,55 @@ TEST_F(MemoryCheck, OfAnotherNumberOfNodes) {
   EXPECT_HAS(fit_nodes(config_, 2, {}).shortage, "the run needs ");
   EXPECT_HAS(fit_nodes(config_, 2, {}).shortage, " is available: ");
   EXPECT_EQ(fit_nodes(config_, 2, {.is_forced = true}).shortage, "");
+}
+
+// Memory for the run of a node, then also for a copy of its state, then for all copies.
+TEST_F(MemoryCheck, OfAnotherNumberOfNodesLeavesOutCopiesThatNobodyAskedFor) {
+  config_.launch.elastic = true;
+  config_.launch.nodes = config_.parallel.dp = 4;
+  for (const int nodes : {2, 1}) {
+    const PlanReport plan = plan_run(with_nodes(config_, nodes));
+    const int64_t run = plan.resident_of_node() - plan.host.code;
+    const int64_t all = plan.snapshots / nodes, one = all / (nodes > 1 ? 6 : 3);
+    const auto fit = [&](int64_t bytes, NodeFitOptions o = {}) {
+      o.measure = [=] { return machine(bytes); };
+      return fit_nodes(config_, nodes, o);
+    };
+    EXPECT_TRUE(fit(run + all).has_snapshots) << nodes;
+    EXPECT_EQ(fit(run + all, {.needs_snapshots = true}).shortage, "");
+    EXPECT_TRUE(fit(run + all).arguments.empty());
+    EXPECT_EQ(fit(run + all).warning, "");
+
+    const LayoutFit bare = fit(run + all - 1);
+    EXPECT_EQ(bare.shortage, "");
+    EXPECT_FALSE(bare.has_snapshots);
+    EXPECT_EQ(bare.arguments, (std::vector<std::string>{"--set", "launch.snapshot_every=0"}));
+    EXPECT_HAS(bare.warning, "where a rank dies, all start from the newest checkpoint");
+    const LayoutFit refused = fit(run + all - 1, {.needs_snapshots = true});
+    EXPECT_HAS(refused.shortage, "(launch.snapshot_every), which need");
+    EXPECT_HAS(refused.shortage, "with launch.snapshot_every: auto it does without them");
+
+    EXPECT_EQ(fit(run + one).arguments.size(), 2u);
+    const LayoutFit least = fit(run + one - 1);
+    EXPECT_EQ(least.arguments, (std::vector<std::string>{"--set", "launch.snapshot_every=0",
+                                                         "--set", "checkpoint.async=false"}));
+    EXPECT_HAS(least.warning, "checkpoints are written between steps");
+    EXPECT_HAS(fit(run + one - 1, {.needs_async = true}).shortage, "(checkpoint.async)");
+    EXPECT_HAS(fit(run - 1).shortage, "the run needs ");
+  }
+}
+
+// The copies that fit are counted, and no others.
+TEST_F(MemoryCheck, PlannedBytesCountTheCopiesThatFit) {
+  config_.parallel.dp = 2;
+  const PlanReport plan = plan_run(config_);
+  const int64_t run = plan.resident_of_node() - plan.host.code;
+  const auto planned = [&](int64_t bytes) {
+    return *check_memory(config_, false, [=] { return machine(bytes); }).planned_bytes;
+  };
+  EXPECT_EQ(planned(run + plan.snapshots), plan.resident_total() + plan.snapshots);
+  EXPECT_EQ(planned(run + plan.snapshots - 1), plan.resident_total() + plan.snapshots / 3);
+  EXPECT_EQ(planned(run), plan.resident_total());
 }
 
 }  // namespace

@@ -1,0 +1,128 @@
+// tests/launch/elastic_job_test.cpp: a job that goes on with fewer nodes, and with more.
+#include "tests/launch/node_job.h"
+
+namespace weft::testing {
+namespace {
+
+class ElasticJob : public NodeJob {};
+
+TEST_F(ElasticJob, ContinuesWithFewerNodesAndTheRestWaits) {
+  train({"train"}, {{"NODES", "3"}, {"ELASTIC", "31"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);
+  EXPECT_EQ(first->wait(), -SIGKILL);
+  ASSERT_TRUE(all_train(2)) << train_->text();  // two nodes are not admissible
+  EXPECT_TRUE(train_->says(" waits as a spare")) << train_->text();
+  EXPECT_TRUE(train_->says("dp=2 on 1 node, instead of dp=6 on 3 nodes")) << train_->text();
+  EXPECT_TRUE(train_->says("event layout -1 dp=6 on 3 nodes\ndp=2 on 1 node\nnode "))
+      << train_->text();
+  second->send(SIGKILL);  // which nobody needs
+  EXPECT_TRUE(train_->says(" has left")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(train_->count("event started "), 2) << train_->text();
+}
+
+TEST_F(ElasticJob, StartsWithTheNodesThatCame) {
+  train({"train"}, {{"NODES", "4"}, {"ELASTIC", "421"}, {"JOIN_MS", "1500"}, {"SHORT", "4"}});
+  const auto agent = join("agent"), spare = join("spare");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  EXPECT_TRUE(train_->says("3 of 4 nodes joined within 1 s: dp=4 on 2 nodes")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(agent->wait(), 143);
+  EXPECT_EQ(spare->wait(), 143);
+}
+
+TEST_F(ElasticJob, SkipsLayoutsThatDoNotFit) {
+  train({"train"}, {{"NODES", "3"}, {"ELASTIC", "321"}, {"SHORT", "2"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);
+  ASSERT_TRUE(all_train(2)) << train_->text();
+  EXPECT_TRUE(train_->says("dp=4 on 2 nodes does not fit: 2 GiB are missing")) << train_->text();
+}
+
+TEST_F(ElasticJob, NamesWhatIsMissingWhereNothingFits) {
+  train({"train"}, {{"ELASTIC", "21"}, {"SHORT", "1"}, {"JOIN_MS", "3000"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  const std::string text = train_->text();
+  EXPECT_NE(text.find("1 of 2 nodes joined within 3 s"), std::string::npos) << text;
+  EXPECT_NE(text.find("fewer do not fit: 2 GiB are missing"), std::string::npos) << text;
+}
+
+TEST_F(ElasticJob, GrowsWithoutCostToItsBudget) {
+  train({"train"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
+  ASSERT_TRUE(all_train(2)) << train_->text();
+  const auto first = join("first");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(train_->says(fmt::format("rank {} saved", r)));
+  EXPECT_TRUE(train_->says("event layout -1 dp=2 on 1 node\ndp=4 on 2 nodes\n")) << train_->text();
+  first->send(SIGKILL);  // the only restart of the budget
+  ASSERT_TRUE(train_->says("event layout -1 dp=4 on 2 nodes\ndp=2 on 1 node\nnode 1, "))
+      << train_->text();
+  const auto second = join("second");
+  ASSERT_TRUE(second->says("node 1 of 2: starting ranks 2 to 3")) << train_->text();
+  ASSERT_TRUE(train_->says("event started -1 generation 3")) << train_->text();
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(second->wait(), 143);
+}
+
+// The budget is one restart, which a node that is lost later costs.
+TEST_F(ElasticJob, LeavesOutANodeThatCannotStartWithoutCostToItsBudget) {
+  for (const char* snapshots : {"", "1"}) {
+    train({"train"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}, {"SNAPSHOTS", snapshots}});
+    ASSERT_TRUE(all_train(2)) << train_->text();
+    const auto unfit = join_unfit(fmt::format("unfit{}", snapshots));
+    ASSERT_TRUE(all_train(2, 2)) << train_->text();
+    EXPECT_TRUE(unfit->says("this node cannot start its ranks: cannot allocate ")) << unfit->text();
+    EXPECT_TRUE(train_->says("; it is left out until its agent is started again"));
+    EXPECT_EQ(train_->count("(restart "), 0) << train_->text();
+    const auto fit = join(fmt::format("fit{}", snapshots));
+    ASSERT_TRUE(all_train(4)) << train_->text();
+    fit->send(SIGKILL);
+    ASSERT_TRUE(all_train(2, 3)) << train_->text();
+    EXPECT_EQ(train_->count("(restart 1 of 1)"), 1) << train_->text();
+    train_->send(SIGTERM);
+    EXPECT_EQ(train_->wait(), 143) << train_->text();
+    EXPECT_EQ(unfit->wait(), 143) << unfit->text();  // it has waited
+    EXPECT_EQ(unfit->count("joined the run at"), 1) << unfit->text();
+    std::filesystem::remove(folder_ / "train");
+  }
+}
+
+// What fits is what is made: a layout without memory for slots has none, and the next has them.
+TEST_F(ElasticJob, ALayoutThatFitsOnlyWithoutSnapshotsHasNoSlots) {
+  train({"train"}, {{"ELASTIC", "21"}, {"SNAPSHOTS", "1"}, {"BARE", "1"}});
+  const auto first = join("first");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  EXPECT_TRUE(train_->says("rank 0 trains, 4 in all, with slots")) << train_->text();
+  first->send(SIGKILL);
+  ASSERT_TRUE(train_->says("rank 0 trains, 2 in all, without slots")) << train_->text();
+  EXPECT_TRUE(train_->says("dp=2 on 1 node: no memory for copies")) << train_->text();
+  const auto second = join("second");
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  EXPECT_TRUE(train_->says("rank 0 trains, 4 in all, with slots", 2)) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+}
+
+TEST_F(ElasticJob, ASignalWhileItGrowsEndsIt) {
+  train({"slow_save"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
+  ASSERT_TRUE(all_train(2)) << train_->text();
+  const auto agent = join("agent");
+  ASSERT_TRUE(train_->says("saving after this step, then dp=4 on 2 nodes")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(agent->wait(), 143);
+  EXPECT_EQ(train_->text().find("generation 1"), std::string::npos) << train_->text();
+}
+
+}  // namespace
+}  // namespace weft::testing
