@@ -46,6 +46,16 @@ def libraries_of(program):
     return {name: Path(path) for name, path in sorted(found.items()) if not HOST.match(name)}
 
 
+def with_loaded(libraries):
+    """And what Arrow's library loads by itself when it is asked for s3://, from its own folder."""
+    loaded = {}
+    for name, path in libraries.items():
+        store = path.parent / name.replace("libarrow.so", "libarrow_s3.so")
+        if name.startswith("libarrow.so") and store.exists():
+            loaded = {store.name: store, **libraries_of(store)}
+    return {**loaded, **libraries}
+
+
 def license_of(library):
     """(name, text) of the license of a library: of its Debian package, or of the Python package that it lies in."""
     for folder in library.parent.parent.glob(f"{library.parent.name}-*.dist-info/licenses"):
@@ -65,7 +75,7 @@ def copy_program(program, package, licenses):
     (package / "lib").mkdir()
     shutil.copy2(program, package / "bin/weft")
     call(PATCHELF, "--set-rpath", "$ORIGIN/../lib", package / "bin/weft")
-    for name, path in libraries_of(program).items():
+    for name, path in with_loaded(libraries_of(program)).items():
         shutil.copy(path, package / "lib" / name)
         (package / "lib" / name).chmod(0o755)
         call(PATCHELF, "--set-rpath", "$ORIGIN", package / "lib" / name)

@@ -54,9 +54,9 @@ class RunFollower:
     reported: (step, step of the evaluation) that an earlier follower of the same run came to.
     """
 
-    def __init__(self, run_dir, reported=(0, 0)):
-        self.reported = reported
-        self.events = LineFollower(os.path.join(run_dir, "events.jsonl"), at_end=True)
+    def __init__(self, run_dir, reported=(0, 0), since=""):
+        self.reported, self.since = reported, since  # since: older events are of earlier runs; the files may yet be fetched from a store
+        self.events = LineFollower(os.path.join(run_dir, "events.jsonl"), at_end=not since)
         self.metrics = LineFollower(os.path.join(run_dir, "metrics.jsonl"))
         self.step = self.eval_step = None  # the last reported; None: not started
         self.recent = OrderedDict()
@@ -65,6 +65,8 @@ class RunFollower:
         """(reports, failures): [(metrics, checkpoint folder or None)], [(rank, message)]."""
         saved, failures = [], []
         for event in parse(self.events.read()):
+            if event["time"] < self.since:
+                continue
             if event["event"] == "started" and self.step is None:
                 self.step, self.eval_step = (max(event["step"], one) for one in self.reported)
             elif event["event"] == "checkpoint" and os.path.basename(event["path"]).startswith("step-"):
@@ -111,12 +113,12 @@ def all_metrics(run_dir, steps):
     return found, last
 
 
-def summarize(run_dir):
+def summarize(run_dir, names=("step-", "best")):
     """(metrics of the last step, [(folder, metrics) of every checkpoint, oldest first])."""
     folder, steps = os.path.join(run_dir, "checkpoints"), {}
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
-        if not os.path.exists(os.path.join(path, "COMMITTED")) or not (name.startswith("step-") or name == "best"):
+        if not os.path.exists(os.path.join(path, "COMMITTED")) or not name.startswith(names):
             continue
         with open(os.path.join(path, "state.json"), encoding="utf-8") as file:
             steps[json.load(file)["step"]] = path  # "best" sorts first: a checkpoint of the same step replaces it

@@ -5,6 +5,7 @@ This module is sent to nodes by value: they need Ray, and no weft. It uses the s
 
 import collections
 import ctypes
+import glob
 import io
 import json
 import os
@@ -18,7 +19,8 @@ import threading
 import time
 import zipfile
 
-from weft_ray.follow import RunFollower, summarize
+from weft_ray.follow import RunFollower, all_metrics, summarize
+from weft_ray.keep import Keeper
 
 # Of other launchers: Ray itself may have been started by one, and weft would take itself for its task.
 FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|TORCHELASTIC)_.*)$")
@@ -55,7 +57,7 @@ class WeftNode:
     """One child at a time; poll() says what is new."""
 
     def __init__(self):
-        self.program = self.child = self.follower = self.run_dir = self.endpoint = None
+        self.program = self.child = self.follower = self.keeper = self.folder = self.run_dir = self.endpoint = None
         self.tail, self.lines = collections.deque(maxlen=TAIL), collections.deque(maxlen=MOST_LINES)
         self.readers = []
 
@@ -124,17 +126,40 @@ class WeftNode:
             if match := ENDPOINT.search(line):
                 self.endpoint = match.group(1)
 
-    def train(self, run_dir, file_name, text, keys, words, directory, gpus, reported):
-        """The run file goes into the run directory, since all nodes must see it under one path."""
-        self.run_dir = run_dir
-        os.makedirs(run_dir, exist_ok=True)
-        path = os.path.join(run_dir, file_name)
-        with tempfile.NamedTemporaryFile("w", dir=run_dir, prefix=".ray-", delete=False) as file:
+    def train(self, place, file_name, text, keys, words, directory, gpus, reported, keep):
+        """The run file goes into a folder that all nodes must see under one path.
+
+        place: (the run directory, ""), or (a folder, name of a folder in it for the copy of a run in an object store). keep: (how many, score), or None.
+        """
+        (folder, self.remote_name), self.reported, self.keep, self.since = place, reported, keep, ""
+        if self.remote_name:
+            folder = os.path.join(folder or os.path.dirname(cache_folder()), self.remote_name)
+            self.since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())  # as events have it
+        self.folder = folder
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, file_name)
+        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".ray-", delete=False) as file:
             file.write(text)
         os.rename(file.name, path)
-        self.follower = RunFollower(run_dir, reported)
+        if self.remote_name:
+            keys = {**keys, "checkpoint.fallback": folder}
+        self.find_run()
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
-        self.start(["train", path, *sets, *words], directory if os.path.isdir(directory) else run_dir, gpus)
+        self.start(["train", path, *sets, *words], directory if os.path.isdir(directory) else folder, gpus)
+        return path
+
+    def sees(self, path):
+        return os.path.exists(path)
+
+    def find_run(self):
+        """The run directory: the folder, or where weft has made it below the folder, the copy of the one in the object store."""
+        if self.run_dir:
+            return
+        found = glob.glob(os.path.join(glob.escape(self.folder), "*/")) if self.remote_name else [self.folder]
+        if found:
+            self.run_dir = found[0].rstrip("/")
+            self.follower = RunFollower(self.run_dir, self.reported, self.since)
+            self.keeper = Keeper(self.run_dir, *self.keep) if self.keep else None
 
     def secret(self):
         with open(os.path.join(self.run_dir, "secret"), encoding="utf-8") as file:
@@ -161,7 +186,11 @@ class WeftNode:
         if code is not None:
             for reader in self.readers:
                 reader.join(5)
+        if self.folder:
+            self.find_run()
         reports, failures = self.follower.read() if self.follower else ([], [])
+        if self.keeper and any(folder for _, folder in reports):
+            threading.Thread(target=self.keeper.prune, args=(dict(self.follower.recent),), daemon=True).start()
         lines = [self.lines.popleft() for _ in range(len(self.lines))]
         is_started = self.follower is not None and self.follower.step is not None
         reported = (self.follower.step, self.follower.eval_step) if is_started else None
@@ -185,8 +214,15 @@ class WeftNode:
         begins = [i for i, line in enumerate(lines) if line.startswith("error:")]
         return "\n".join(lines[begins[-1]:] if begins else lines[-10:])
 
-    def summary(self):
-        return summarize(self.run_dir)
+    def summary(self, steps=None):
+        """steps: of the checkpoints in an object store, of which this node need not have all."""
+        if steps is not None:
+            metrics, last = all_metrics(self.run_dir, steps)
+            return last, [(f"step-{step:08}", metrics.get(step, {"step": step})) for step in steps]
+        if not self.keeper:
+            return summarize(self.run_dir)
+        self.keeper.prune(dict(self.follower.recent))
+        return summarize(self.run_dir, ("step-",))
 
     def stop(self, number):
         if self.child and self.child.poll() is None:

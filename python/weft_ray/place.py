@@ -7,11 +7,11 @@ from ray import cloudpickle
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from weft_ray import follow, node, program
+from weft_ray import follow, keep, node, program
 
 AGAIN_S = 1.0  # before an agent that has ended is started again
 
-for module in (follow, node):  # nodes do not have them
+for module in (follow, keep, node):  # nodes do not have them
     cloudpickle.register_pickle_by_value(module)
 
 
@@ -28,7 +28,7 @@ class Place:
         self.actors = [ray.remote(node.WeftNode).options(
             num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), memory=bundle.get("memory"), resources=more,
             max_concurrency=4, runtime_env=self.runtime_env or None,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(self.placement.group, index)).remote()
+            scheduling_strategy=PlacementGroupSchedulingStrategy(self.node.group, index)).remote()
             for index in (self.node.bundles if settings.uses_gpu else self.node.bundles[:1])]
         self.first = self.actors[0]
         self.opening = [actor.describe.remote(program.digest()) for actor in self.actors]

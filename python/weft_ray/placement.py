@@ -14,9 +14,10 @@ TIMEOUT_VARIABLE, TIMEOUT_S = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", 60.0  # 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine and its bundles, in their order."""
+    """A machine and its bundles of a placement group, in their order."""
 
     id: str
+    group: object
     bundles: tuple
 
 
@@ -44,7 +45,7 @@ class Placement:
     """Use it in a `with`: its end gives the resources back."""
 
     def __init__(self, settings):
-        self.settings, self.archive = settings, Archive()
+        self.settings, self.archive, self.num_nodes = settings, Archive(), 0
         labels = {"bundle_label_selector": settings.labels} if settings.labels else {}
         self.group = placement_group([dict(settings.bundle)] * settings.ranks, strategy=settings.strategy, **labels)
 
@@ -87,4 +88,12 @@ class Placement:
             raise ValueError(f"Ray has placed {', '.join(str(len(b)) for b in places.values())} workers on {len(places)} nodes, and weft needs "
                              "as many on each: use placement_strategy=\"STRICT_PACK\", \"SPREAD\" or \"STRICT_SPREAD\", or "
                              "resources_per_worker of which a node holds a number that divides num_workers")
-        return [Node(node, tuple(bundles)) for node, bundles in places.items()]
+        self.num_nodes = len(places)
+        return [Node(node, self.group, tuple(bundles)) for node, bundles in places.items()]
+
+    @property
+    def keys(self):
+        return {"launch.nodes": self.num_nodes}
+
+    def more(self):
+        return []

@@ -1,8 +1,34 @@
 """weft_ray/result.py: Ray Train's Result, from what a run has left."""
 
+import os
+
 import pandas
 import pyarrow.fs
 from ray.train import Checkpoint, Result
+
+
+def open_storage(settings):
+    """(file system, the run directory in it)"""
+    if not settings.is_remote:
+        return pyarrow.fs.LocalFileSystem(), settings.run_dir
+    return pyarrow.fs.FileSystem.from_uri(settings.run_dir)
+
+
+def stored_steps(settings):
+    """Of the complete checkpoints in the object store, or None: the first node has them all."""
+    if not settings.is_remote:
+        return None
+    filesystem, path = open_storage(settings)
+    names = [info.path.split("/")[-2:] for info in filesystem.get_file_info(pyarrow.fs.FileSelector(f"{path}/checkpoints", recursive=True, allow_not_found=True))]
+    return sorted(int(folder.removeprefix("step-")) for folder, name in names if name == "COMMITTED" and folder.startswith("step-") and folder[5:].isdigit())
+
+
+def make_checkpoint(settings, folder):
+    """folder: on the node; a run in an object store has it there under the same name."""
+    if not settings.is_remote:
+        return Checkpoint(folder)
+    filesystem, path = open_storage(settings)
+    return Checkpoint(f"{path}/checkpoints/{os.path.basename(folder)}", filesystem)
 
 
 def make_result(settings, metrics, checkpoints):
@@ -13,7 +39,8 @@ def make_result(settings, metrics, checkpoints):
         ranked = sorted(checkpoints, key=lambda one: one[1].get(name, worst), reverse=order == "min")
     else:
         ranked = checkpoints
-    best = [(Checkpoint(folder), values) for folder, values in ranked]
-    return Result(metrics=metrics, checkpoint=Checkpoint(checkpoints[-1][0]) if checkpoints else None, error=None, path=settings.run_dir,
+    best = [(make_checkpoint(settings, folder), values) for folder, values in ranked]
+    filesystem, path = open_storage(settings)
+    return Result(metrics=metrics, checkpoint=make_checkpoint(settings, checkpoints[-1][0]) if checkpoints else None, error=None, path=path,
                   best_checkpoints=best, metrics_dataframe=pandas.DataFrame([values for _, values in best]) if best else None,
-                  _storage_filesystem=pyarrow.fs.LocalFileSystem())
+                  _storage_filesystem=filesystem)

@@ -8,14 +8,14 @@ import time
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
-from ray.train import BackendConfig, Checkpoint, DataConfig
+from ray.train import BackendConfig, DataConfig
 from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from weft_ray.place import Place
-from weft_ray.result import make_result
+from weft_ray.result import make_checkpoint, make_result, stored_steps
 
-POLL_S, SAVE_S, CLOSE_S = 0.5, 120.0, 10.0
+POLL_S, LOOK_S, SAVE_S, CLOSE_S = 0.5, 1.0, 120.0, 10.0
 
 
 class WeftError(RuntimeError):
@@ -43,6 +43,7 @@ class Run:
         self.is_started = False  # ranks have begun: what --overwrite and --resume asked for is done
         self.reported = reported  # steps, also of earlier attempts
         self.endpoint = self.secret = None
+        self.look_at = 0.0  # for more nodes
         self.context = TrainRunContext(run_config=trainer.run_config, train_loop_config=trainer.train_loop_config,
                                        scaling_config=trainer.scaling_config, backend_config=BackendConfig(), dataset_config=DataConfig())
 
@@ -56,8 +57,9 @@ class Run:
         """What fails here would fail again: no worker has run yet."""
         try:
             nodes = self.placement.wait()
+            self.settings.check_nodes(self.placement.num_nodes)
             self.places = [Place(self.placement, at, self.trainer.run_config.worker_runtime_env) for at in nodes]
-            for place in self.places:
+            for place in self.places if self.settings.fewest == self.settings.ranks else self.places[:1]:  # else they join when they can
                 while not place.is_open(wait_s=1.0):
                     pass
         except (TimeoutError, ValueError, RayActorError, RayTaskError) as error:
@@ -65,26 +67,36 @@ class Run:
 
     def keys(self):
         limit = self.settings.max_failures
-        return {**self.settings.keys, "launch.nodes": len(self.places), "launch.ranks_per_node": 0, "launch.port": 0,
-                "launch.interface": self.head.address if len(self.places) > 1 else "lo",
+        return {**self.settings.keys, **self.placement.keys, "launch.ranks_per_node": 0, "launch.port": 0,
+                "launch.interface": self.head.address if self.placement.num_nodes > 1 else "lo",
                 "launch.max_restarts": limit if limit < 0 else limit - self.earlier}
 
     def train(self):
         self.open()
         name = f"ray-{hashlib.sha256(self.settings.text.encode()).hexdigest()[:8]}.yaml"
         try:
-            ray.get(self.head.first.train.remote(self.settings.run_dir, name, self.settings.text, self.keys(), self.words,
-                                               os.getcwd(), self.head.gpus, self.reported))
+            path = ray.get(self.head.first.train.remote(self.settings.place, name, self.settings.text, self.keys(), self.words,
+                                               os.getcwd(), self.head.gpus, self.reported, self.settings.keep))
+            self.check_storage(path)
             code, error = self.follow()
             if code < 0:
                 raise SupervisorLost(f"weft train was killed by signal {-code}")
             if code > 0:
                 raise WorkerGroupError(f"weft train exited with {code}\n{error}", self.worker_failures(code, error))
-            return make_result(self.settings, *ray.get(self.head.first.summary.remote()))
+            return make_result(self.settings, *ray.get(self.head.first.summary.remote(stored_steps(self.settings))))
         except RayActorError as lost:
             raise SupervisorLost(f"the actor of the first node is lost: {lost}") from lost
         except RayTaskError as error:  # of the actor's own code: storage that cannot be written
             raise ControllerError(error) from error
+
+    def check_storage(self, path):
+        """Nodes that join later are checked by weft itself."""
+        others = [place for place in self.places[1:] if not place.opening and place.installing is None]
+        seen = ray.get([place.first.sees.remote(path) for place in others])
+        blind = [place.address for place, sees in zip(others, seen) if not sees]
+        if blind:
+            raise ControllerError(ValueError(f"{', '.join(blind)} cannot see {path}, which the first node, {self.head.address}, has written: the storage is not "
+                                             f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
 
     def worker_failures(self, code, error):
         return {rank: WeftError(code, message) for rank, message in self.died.items()} or {0: WeftError(code, error)}
@@ -113,6 +125,7 @@ class Run:
                 elif (news := self.hear_head(ray.get(polling)))["code"] is not None:
                     return news["code"], news["error"]
             if self.endpoint is not None:
+                self.take_more()
                 self.join_others()
         return -signal.SIGKILL, "it did not end in time"
 
@@ -135,6 +148,13 @@ class Run:
         except RayActorError:
             place.open_again()
 
+    def take_more(self):
+        """Nodes that Ray has found since, of an elastic run."""
+        if time.monotonic() < self.look_at:
+            return
+        self.look_at = time.monotonic() + LOOK_S
+        self.places += [Place(self.placement, at, self.trainer.run_config.worker_runtime_env) for at in self.placement.more()]
+
     def join_others(self):
         """Agents of the other nodes, once the supervisor has said where it listens."""
         if self.secret is None:
@@ -153,7 +173,8 @@ class Run:
                 raise ControllerError(error) from error
 
     def report(self, metrics, folder):
-        self.call_back("after_report", [dict(metrics) for _ in range(self.settings.ranks)], Checkpoint(folder) if folder else None)
+        self.call_back("after_report", [dict(metrics) for _ in range(self.settings.ranks)],
+                       make_checkpoint(self.settings, folder) if folder else None)
 
     def report_failures(self, failures):
         for rank, message in failures:

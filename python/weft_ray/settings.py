@@ -1,5 +1,6 @@
 """weft_ray/settings.py: what Ray Train's configuration means for a run file, and what is refused."""
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass, fields
@@ -12,10 +13,11 @@ from weft_ray.rows import check_dataset, template_columns
 
 # Decided by ScalingConfig, RunConfig and the placement. In a run file they are for other engines, and replaced.
 OWNED = {"name": "RunConfig(name)", "storage": "RunConfig(storage_path)", "launch.nodes": "the placement group",
-         "launch.ranks_per_node": "the placement group", "launch.device": "ScalingConfig(use_gpu)",
+         "launch.ranks_per_node": "the placement group", "launch.min_nodes": "ScalingConfig(num_workers)", "launch.device": "ScalingConfig(use_gpu)",
          "launch.interface": "Ray's node addresses", "launch.port": "weft", "launch.max_restarts": "FailureConfig(max_failures)",
          "launch.restart_reset_steps": "FailureConfig(max_failures)"}
 BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
+SCORES = (*BEST, "loss", "grad_norm", "step", "tokens")  # what a checkpoint may be ranked by
 ALL = 1_000_000_000  # checkpoints to keep: no run has more
 
 
@@ -26,7 +28,9 @@ class Settings:
     name: str
     storage: str
     text: str          # of the run file
-    ranks: int
+    ranks: int         # all, where their number may change
+    fewest: int
+    tp: int
     bundle: dict       # resources of one rank
     strategy: str
     labels: list       # selector per bundle, or None
@@ -34,11 +38,34 @@ class Settings:
     keys: dict         # run file keys that differ from the text
     max_failures: int
     score: tuple       # (metric, min or max), or None
+    keep: tuple        # (how many of the best, score), or None
+    fallback: str      # folder for the local copy of a run in an object store, or None
     datasets: dict     # {train or eval: (dataset, its columns)}
 
     @property
+    def is_remote(self):
+        return "://" in self.storage
+
+    @property
     def run_dir(self):
-        return os.path.join(self.storage, self.name)
+        """A folder, or an address."""
+        base, sign, query = self.storage.partition("?") if self.is_remote else (self.storage, "", "")
+        return f"{base.rstrip('/')}/{self.name}{sign}{query}"
+
+    @property
+    def place(self):
+        """(folder, "") or, of a run in an object store, (folder or "", name of a folder in it): without one the first node has its own."""
+        tag = hashlib.sha256(self.run_dir.encode()).hexdigest()[:16]
+        return (self.fallback, f"ray-{tag}") if self.is_remote else (self.run_dir, "")
+
+    @property
+    def rows_folder(self):
+        return os.path.join(self.fallback, self.name, "rows") if self.is_remote else os.path.join(self.run_dir, "rows")
+
+    def check_nodes(self, nodes):
+        if self.is_remote and nodes > 1 and not self.fallback:
+            raise ValueError(f"RunConfig(storage_path={self.storage!r}) on {nodes} nodes: the run's local copy must be in a folder that all nodes see; "
+                             "set checkpoint.fallback to one")
 
 
 def refuse(field, value, why):
@@ -88,10 +115,11 @@ def check_keys(config):
 
 
 def check_ranks(scaling, sections, config):
-    """num_workers, which must be dp x tp."""
-    if isinstance(scaling.num_workers, tuple):
-        refuse("ScalingConfig(num_workers)", scaling.num_workers, "a changing number of workers is not built here; use one number")
-    if scaling.num_workers == 0:
+    """(num_workers, the fewest, tp); num_workers, or the larger of two, must be dp x tp."""
+    fewest, most = scaling.num_workers if isinstance(scaling.num_workers, tuple) else (scaling.num_workers, scaling.num_workers)
+    if fewest < most and scaling.placement_strategy not in ("PACK", "SPREAD"):
+        refuse("ScalingConfig(placement_strategy)", scaling.placement_strategy, "with num_workers=(min, max) it is \"PACK\" or \"SPREAD\"")
+    if fewest == 0:
         refuse("ScalingConfig(num_workers)", 0, "there is no local mode; `weft train` runs without Ray")
     sizes = {}
     for key in ("parallel.dp", "parallel.tp"):
@@ -100,16 +128,16 @@ def check_ranks(scaling, sections, config):
         if not isinstance(sizes[key], int) or isinstance(sizes[key], bool) or sizes[key] < 1:
             raise ValueError(f"{key}={sizes[key]!r}: a whole number of at least 1 was expected")
     wanted = sizes["parallel.dp"] * sizes["parallel.tp"]
-    if scaling.num_workers != wanted:
+    if most != wanted:
         raise ValueError(f"ScalingConfig(num_workers={scaling.num_workers}), but parallel.dp={sizes['parallel.dp']} x "
                          f"parallel.tp={sizes['parallel.tp']} needs {wanted}: one worker is one rank")
-    return wanted
+    return wanted, fewest, sizes["parallel.tp"]
 
 
 def read_scaling(scaling, sections, config):
     """(bundle, keys)"""
     refuse_changed(scaling, ScalingConfig(), ("use_tpu", "topology"), "weft has no TPU back end")
-    refuse_changed(scaling, ScalingConfig(), ("elastic_resize_monitor_interval_s",), "the number of workers does not change")
+    refuse_changed(scaling, ScalingConfig(), ("elastic_resize_monitor_interval_s",), "nodes join as soon as Ray has them")
     refuse_unknown(scaling, {"num_workers", "use_gpu", "resources_per_worker", "placement_strategy", "label_selector",
                              "accelerator_type", "use_tpu", "topology", "elastic_resize_monitor_interval_s", "trainer_resources"})
     cpus, gpus = scaling.num_cpus_per_worker, scaling.num_gpus_per_worker
@@ -128,17 +156,14 @@ def read_checkpoints(checkpoints, sections, config):
     keys, score, metric = {}, None, checkpoints.checkpoint_score_attribute
     keep, order = checkpoints.num_to_keep, checkpoints.checkpoint_score_order
     if metric is not None:
-        if metric not in BEST:
-            refuse("CheckpointConfig(checkpoint_score_attribute)", metric, f"weft scores checkpoints by {', '.join(BEST)}")
-        if order != BEST[metric]:
-            refuse("CheckpointConfig(checkpoint_score_order)", order, f"for {metric} it is \"{BEST[metric]}\"")
-        if keep is not None and keep > 1:
-            refuse("CheckpointConfig(num_to_keep)", keep, "weft keeps the newest checkpoints and the single best one, not the best "
-                   f"{keep}; use num_to_keep=1, or no checkpoint_score_attribute")
-        score, keys["checkpoint.best"] = (metric, order), metric
+        if metric not in SCORES:
+            refuse("CheckpointConfig(checkpoint_score_attribute)", metric, f"weft scores checkpoints by {', '.join(SCORES)}")
+        score = (metric, order)
+        if BEST.get(metric) == order:
+            keys["checkpoint.best"] = metric
     given = "checkpoint.keep" in config or find_key(sections, "checkpoint.keep") is not None
     if keep is not None or not given:
-        keys["checkpoint.keep"] = ALL if keep is None else keep
+        keys["checkpoint.keep"] = ALL if keep is None or score else keep  # with a score they are deleted by the actor (keep.py)
     for key, field in (("checkpoint.keep", keep), ("checkpoint.best", metric)):
         if field is not None and key in config:
             raise ValueError(f"train_loop_config: {key} is decided by CheckpointConfig; remove one of them")
@@ -152,8 +177,6 @@ def read_run_config(run):
     for callback in run.callbacks:
         if not isinstance(callback, UserCallback):
             refuse("RunConfig(callbacks)", callback, "it is no ray.train.UserCallback")
-    if "://" in run.storage_path:
-        refuse("RunConfig(storage_path)", run.storage_path, "weft on Ray needs a folder that all nodes see")
     if "/" in run.name or run.name in (".", ".."):
         refuse("RunConfig(name)", run.name, "it names a folder")
     refuse_unknown(run, {"name", "storage_path", "storage_filesystem", "failure_config", "checkpoint_config", "callbacks",
@@ -166,6 +189,15 @@ def read_run_config(run):
                              "relax_collectives_on_preemption", "preemption_grace_s", "fail_fast"})
     if failure.max_failures < -1:
         refuse("FailureConfig(max_failures)", failure.max_failures, "-1 is without bound, 0 is none")
+
+
+def read_storage(path, sections, config):
+    """(folder or address, checkpoint.fallback of an address: "" where it is not given, None for a folder)"""
+    if "://" not in path:
+        return os.path.abspath(os.path.expanduser(path)), None
+    if not path.startswith("s3://"):
+        refuse("RunConfig(storage_path)", path, "a folder that all nodes see, or s3://bucket/prefix, was expected")
+    return path, config.get("checkpoint.fallback", find_key(sections, "checkpoint.fallback")) or ""
 
 
 def read_labels(selector, ranks):
@@ -196,11 +228,17 @@ def read_settings(run, config, scaling, run_config, datasets):
     config = config or {}
     check_keys(config)
     read_run_config(run_config)
-    ranks = check_ranks(scaling, sections, config)
+    ranks, fewest, tp = check_ranks(scaling, sections, config)
     bundle, scaling_keys = read_scaling(scaling, sections, config)
     score, checkpoint_keys = read_checkpoints(run_config.checkpoint_config, sections, config)
-    storage = os.path.abspath(os.path.expanduser(run_config.storage_path))
+    storage, fallback = read_storage(run_config.storage_path, sections, config)
+    kept = run_config.checkpoint_config.num_to_keep
+    if fallback == "" and datasets:
+        refuse("RunConfig(storage_path)", storage, "with datasets set checkpoint.fallback, a folder that all nodes see, for their rows")
+    if fallback is not None and score and kept:
+        refuse("RunConfig(storage_path)", storage, "with a checkpoint_score_attribute and num_to_keep it is a folder; leave one of them out")
     keys = {**config, **scaling_keys, **checkpoint_keys, "name": run_config.name, "storage": storage, "launch.restart_reset_steps": 0}
-    return Settings(run_config.name, storage, text, ranks, bundle, scaling.placement_strategy,
+    return Settings(run_config.name, storage, text, ranks, fewest, tp, bundle, scaling.placement_strategy,
                     read_labels(scaling.label_selector, ranks), scaling.use_gpu, keys, run_config.failure_config.max_failures, score,
+                    (kept, score) if score and kept else None, fallback,
                     read_datasets(datasets or {}, sections, config))

@@ -9,6 +9,7 @@ from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from weft_ray import rows
+from weft_ray.elastic import ElasticPlacement
 from weft_ray.placement import Placement
 from weft_ray.run import Run, SupervisorLost, WeftError
 from weft_ray.settings import read_settings
@@ -37,7 +38,7 @@ class WeftTrainer:
     def write_datasets(self):
         """Before workers take their CPUs, some of which Ray Data needs."""
         for name, (dataset, columns) in self.settings.datasets.items():
-            write = ray.remote(num_cpus=0)(rows.write_rows).remote(dataset, columns, os.path.join(self.settings.run_dir, "rows"), name)
+            write = ray.remote(num_cpus=0)(rows.write_rows).remote(dataset, columns, self.settings.rows_folder, name)
             try:
                 self.settings.keys[f"data.{name}"] = [ray.get(write)]
             except RayTaskError as error:
@@ -49,7 +50,7 @@ class WeftTrainer:
             ray.init()
         self.write_datasets()
         limit, failures, words, reported = self.settings.max_failures, 0, self.words, (0, 0)
-        with Placement(self.settings) as placement:
+        with (Placement if self.settings.fewest == self.settings.ranks else ElasticPlacement)(self.settings) as placement:
             while True:
                 run = Run(self, placement, failures, words, reported)
                 try:

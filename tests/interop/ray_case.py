@@ -28,9 +28,10 @@ def sections(folder, every=3, **train):
 class Case:
     """What every check needs."""
 
-    def __init__(self, checks, weft, folder, cluster):
-        self.checks, self.weft, self.folder, self.cluster = checks, weft, folder, cluster
-        self.storage = folder / "storage"
+    def __init__(self, checks, weft, folder):
+        self.checks, self.weft, self.folder, self.cluster = checks, weft, folder, None
+        self.storage, self.wheel = folder / "storage", find_wheel(weft)
+        self.undisturbed = None  # run directory of the same run without Ray
 
     def own(self, name, **train):
         """The same run without Ray."""
@@ -105,6 +106,13 @@ def name_of(pid):
         return ""
 
 
+def raylet_beside(pids):
+    """Of the node of one of these processes that is not this program's node."""
+    here = os.readlink("/proc/self/ns/net")
+    homes = {os.readlink(f"/proc/{pid}/ns/net") for pid in pids} - {here}
+    return next(int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if name_of(pid) == "raylet" and os.readlink(f"/proc/{pid}/ns/net") in homes)
+
+
 def processes(name):
     """{pid: command line} of `weft NAME` here."""
     found = {}
@@ -129,9 +137,12 @@ def processor_s():
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def install_wheel(checks, weft, folder):
+def find_wheel(weft):
+    return next((weft.path.parent / "wheel").glob("weft_ray-*.whl"))
+
+
+def install_wheel(checks, wheel, folder):
     """For this program alone: Ray's nodes do not see it."""
-    wheel = next((weft.path.parent / "wheel").glob("weft_ray-*.whl"))
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check", "--target", folder, wheel],
                    check=True)
     sys.path.append(str(folder))

@@ -13,10 +13,12 @@ INSIDE = "WEFT_RAY_INSIDE"
 HEAD, PORT = "10.213.0.1", 6379
 NETWORK = ("mount -t tmpfs none /run && ip link set lo up && ip link add br0 type bridge && "
            f"ip addr add {HEAD}/24 dev br0 && ip link set br0 up && exec \"$@\"")
-START_S = 120
+START_S, STARTS = 240, 3  # a raylet may give up on a busy machine: it is started again
 # A busy machine is no reason to kill workers or to give up a start; workers are started when they are needed, not one per core in advance.
-DAEMON_ENV = {"RAY_memory_monitor_refresh_ms": "0", "RAY_prestart_worker_first_driver": "0", "RAY_USAGE_STATS_ENABLED": "0",
-              "RAY_raylet_start_wait_time_s": str(START_S)}
+# Ray gives its workers a niceness of 15: beside other work they would stand still.
+DAEMON_ENV = {"RAY_memory_monitor_refresh_ms": "0", "RAY_worker_niceness": "0", "RAY_prestart_worker_first_driver": "0", "RAY_USAGE_STATS_ENABLED": "0",
+              "RAY_raylet_start_wait_time_s": str(START_S),
+              "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(START_S), "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": str(START_S)}
 
 
 def enter():
@@ -35,37 +37,42 @@ def call(*words):
 class RayCluster:
     """Use it in a `with`. The nodes have Ray, and neither weft nor a compiler on their PATH."""
 
-    def __init__(self, folder, cpus):
-        self.folder, self.cpus, self.nodes, self.daemons = folder, cpus, 1, []
+    def __init__(self, folder, cpus, *words):
+        self.folder, self.cpus, self.words, self.nodes, self.daemons = folder, cpus, words, 1, []
         self.home = folder / "home"
         self.address = f"{HEAD}:{PORT}"
 
     def __enter__(self):
         self.home.mkdir(parents=True)
-        self.start_daemon("head", "--head", "--port", PORT, "--node-ip-address", HEAD, "--num-cpus", self.cpus, "--include-dashboard=false",
-                          "--temp-dir", self.folder / "ray")
-        self.wait(lambda: "Ray runtime started" in self.log("head"))
+        self.start("head", "--head", "--port", PORT, "--node-ip-address", HEAD, "--num-cpus", self.cpus,
+                   *(self.words or ["--include-dashboard=false"]), "--temp-dir", self.folder / "ray")
         return self
 
     def __exit__(self, *_):
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:
-            try:
-                daemon.wait(10)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
+            self.end(daemon)
 
-    def start_daemon(self, name, *words, before=()):
-        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.home), "PYTHONUNBUFFERED": "1", **DAEMON_ENV}
+    def end(self, daemon):
+        daemon.terminate()
+        try:
+            daemon.wait(10)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+
+    def start_daemon(self, name, *words, before=(), interface="br0"):
+        """PyTorch's gloo finds no address by the machine's name, which its namespace does not know: it is told the interface."""
+        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.home), "PYTHONUNBUFFERED": "1", "GLOO_SOCKET_IFNAME": interface, **DAEMON_ENV}
         command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats",
                    "--object-store-memory", 200_000_000, *words]
         with open(self.folder / f"{name}.log", "ab") as log:
             self.daemons.append(subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env))
         return self.daemons[-1]
 
-    def add_node(self, cpus):
-        """Another host, in a network namespace of its own."""
+    def add_node(self, cpus, *words, before=()):
+        """Another host, in a network namespace of its own. words: of ray start; before: a command that starts it."""
         self.nodes += 1
         name, address = f"h{self.nodes}", f"10.213.0.{self.nodes}"
         call("ip", "netns", "add", name)
@@ -74,17 +81,21 @@ class RayCluster:
         call("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
         call("ip", "-n", name, "link", "set", "eth0", "up")
         call("ip", "-n", name, "link", "set", "lo", "up")
-        daemon = self.start_daemon(name, "--address", self.address, "--node-ip-address", address, "--num-cpus", cpus,
-                                   before=["ip", "netns", "exec", name])
-        self.wait(lambda: "Ray runtime started" in self.log(name))
-        return daemon
+        return self.start(name, "--address", self.address, "--node-ip-address", address, "--num-cpus", cpus, *words,
+                          before=["ip", "netns", "exec", name, *before], interface="eth0")
+
+    def start(self, name, *words, **more):
+        """Waits until the daemon says that it runs."""
+        for _ in range(STARTS):
+            daemon = self.start_daemon(name, *words, **more)
+            deadline = time.monotonic() + START_S
+            while time.monotonic() < deadline and daemon.poll() is None:
+                if "Ray runtime started" in self.log(name):
+                    return daemon
+                time.sleep(0.05)
+            self.end(self.daemons.pop())
+            (self.folder / f"{name}.log").rename(self.folder / f"{name}.failed.log")
+        raise RuntimeError("Ray did not start:\n" + (self.folder / f"{name}.failed.log").read_text()[-3000:])
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
-
-    def wait(self, holds):
-        deadline = time.monotonic() + START_S
-        while not holds():
-            if time.monotonic() > deadline or any(daemon.poll() is not None for daemon in self.daemons):
-                raise RuntimeError("Ray did not start:\n" + "\n".join(path.read_text()[-1500:] for path in self.folder.glob("*.log")))
-            time.sleep(0.05)

@@ -15,16 +15,17 @@ import time
 from common import Weft, read_metrics, run_program, write_run_file
 from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, refused,
                       same_run, sections)
-from ray_cluster import RayCluster, enter
-from ray_nodes import check_lost_node, check_nodes
+from ray_cluster import HEAD, RayCluster, enter
+from ray_edges import DASHBOARD, check_gpu_ids, check_interrupt, check_island, check_job, check_no_gpus, check_other_ray, check_store
+from ray_nodes import check_elastic, check_lost_node, check_nodes
 from ray_use import check_command, check_datasets, check_examples, check_tune
 from sampling import is_full
 
 
-def check_run(case, own):
+def check_run(case):
     """Bits, live reports, Result."""
     import ray.train
-    run_dir, ended = case.storage / "first", []
+    run_dir, ended, own = case.storage / "first", [], case.undisturbed
     recorder = make_recorder()(lambda step: ended.append((run_dir / "final").exists()) if step == 1 else None)
     begin = time.monotonic()
     result = case.trainer("first", callbacks=[recorder]).fit()
@@ -93,7 +94,7 @@ def check_failures(case):
 
 
 def check_actor(case):
-    """kill -9 of the actor with the supervisor: all is started again and resumes. One checkpoint is kept, and the best."""
+    """kill -9 of the actor with the supervisor: all is started again and resumes. The two best checkpoints are kept, and the newest."""
     import ray.train
     times = []
 
@@ -102,16 +103,20 @@ def check_actor(case):
             times.append(time.monotonic())
             os.kill(parent_of(min(processes("train"))), signal.SIGKILL)
     recorder = make_recorder()(at_step)
-    keep = ray.train.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="eval_loss", checkpoint_score_order="min")
+    keep = ray.train.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="grad_norm", checkpoint_score_order="max")
     result = case.trainer("actor", sections(case.folder, **KILLED), max_failures=1, callbacks=[recorder], checkpoint_config=keep).fit()
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, KILLED["steps"] + 1)), "a killed actor: every step once")
     case.checks.equal(len(recorder.exceptions), 1, "a killed actor: after_exception")
     took_s = min(t for t in recorder.times if t > times[0] + 0.5) - times[0]
     case.checks.that(took_s < FIRST_STEP_S, f"a killed actor: reports go on after {took_s:.1f} s")
     same_run(case, case.storage / "actor", case.folder / "own/killed", "a killed actor")
-    best = min(read_metrics(case.storage / "actor")[1], key=lambda line: line["eval_loss"])["step"]
-    case.checks.equal({m["step"] for _, m in result.best_checkpoints}, {best, KILLED["steps"]}, "num_to_keep=1 with a score: the newest and the best")
-    case.checks.equal(result.best_checkpoints[-1][1]["step"], best, "num_to_keep=1 with a score: the best is last")
+    norms = {line["step"]: line["grad_norm"] for line in read_metrics(case.storage / "actor")[0] if line["step"] % KILLED["every"] == 0}
+    ranked = sorted(norms, key=norms.get)
+    kept = [step for step in ranked if step in {*ranked[-2:], KILLED["steps"]}]
+    case.checks.equal([m["step"] for _, m in result.best_checkpoints], kept, "num_to_keep=2 with a score: the two best, the best last, and the newest")
+    folders = sorted(path.name for path in (case.storage / "actor/checkpoints").glob("step-*"))
+    case.checks.equal(folders, [f"step-{step:08}" for step in sorted(kept)], "num_to_keep=2 with a score: the others are deleted")
+    case.checks.equal(result.checkpoint.path, str(case.storage / "actor/checkpoints" / folders[-1]), "num_to_keep=2 with a score: Result.checkpoint is the newest")
     case.checks.equal(processes("train"), {}, "no process is left")
 
 
@@ -131,19 +136,19 @@ def check_refusals(case):
         return config(checkpoint_config=CheckpointConfig(**fields))
 
     refused(case, "workers", "num_workers=3), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=3))
-    refused(case, "elastic", "ScalingConfig(num_workers)=(2, 4)", scaling(num_workers=(2, 4)))
+    refused(case, "elastic workers", "num_workers=(2, 8)), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=(2, 8)))
+    refused(case, "elastic on one node", "ScalingConfig(placement_strategy)='STRICT_PACK'", scaling(num_workers=(2, 4), placement_strategy="STRICT_PACK"))
     refused(case, "local mode", "ScalingConfig(num_workers)=0", scaling(num_workers=0))
     refused(case, "two GPUs per rank", "a rank has one GPU", scaling(use_gpu=True, resources_per_worker={"GPU": 2}))
     refused(case, "topology", "ScalingConfig(topology)", scaling(topology="4x4"))
     refused(case, "resize interval", "elastic_resize_monitor_interval_s", scaling(elastic_resize_monitor_interval_s=5))
-    refused(case, "object store", "RunConfig(storage_path)='s3://bucket/x'", config(storage_path="s3://bucket/x"))
+    refused(case, "object store", "RunConfig(storage_path)='gs://bucket/x'", config(storage_path="gs://bucket/x"))
     refused(case, "log level", "RunConfig(logging_config)", config(logging_config=LoggingConfig(log_level="ERROR")))
     refused(case, "controller", "FailureConfig(controller_failure_limit)", config(failure_config=FailureConfig(controller_failure_limit=3)))
     refused(case, "preemption", "FailureConfig(max_preemption_failures)", config(failure_config=FailureConfig(max_preemption_failures=3)))
     refused(case, "score", "weft scores checkpoints by eval_loss", checkpoints(checkpoint_score_attribute="accuracy"))
-    refused(case, "score order", "for eval_loss it is \"min\"", checkpoints(checkpoint_score_attribute="eval_loss"))
-    refused(case, "the best two", "CheckpointConfig(num_to_keep)=2",
-            checkpoints(checkpoint_score_attribute="eval_loss", checkpoint_score_order="min", num_to_keep=2))
+    best = CheckpointConfig(checkpoint_score_attribute="eval_loss", checkpoint_score_order="min", num_to_keep=2)
+    refused(case, "the best two in an object store", "RunConfig(storage_path)='s3://bucket/x'", config(storage_path="s3://bucket/x", checkpoint_config=best))
     refused(case, "datasets that are none", "a ray.data.Dataset was expected",
             lambda: WeftTrainer(run, scaling_config=ScalingConfig(num_workers=4), datasets={"train": 1}))
     refused(case, "a key that Ray decides", "launch.nodes is decided by the placement group",
@@ -160,34 +165,46 @@ def check_bad_runs(case):
     del os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 
 
+# (check, one commit in how many runs it; 0: FULL=1 alone). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
+FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
+         (check_other_ray, 1), (check_datasets, 2), (check_command, 2), (check_interrupt, 2), (check_store, 0), (check_island, 0), (check_examples, 0),
+         (check_nodes, 0), (check_lost_node, 0), (check_elastic, 0), (check_gpu_ids, 0), (check_tune, 0))
+SECOND = ((check_job, 0),)  # a head with a job server
+
+
+def choose(parts, args, checks):
+    def runs(name, count):
+        if args.only:
+            return name in args.only.split(",")
+        return is_full() or count == 1 or count > 1 and checks.sample.one_in(count, name)
+    return [part for part, count in parts if runs(part.__name__.removeprefix("check_"), count)]
+
+
+def run_parts(parts, cluster, case):
+    import ray
+    with cluster:
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+        case.cluster = cluster
+        for part in parts:
+            begin = time.monotonic()
+            part(case)
+            print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
+        ray.shutdown()
+
+
 def body(args, checks, folder):
     weft = Weft(args.weft)
     weft.call("corpus", folder / "data", "--seed", 1, "--train", 400, "--test", 16)
-    install_wheel(checks, weft, folder / "driver")
-    with RayCluster(folder / "cluster", cpus=4) as cluster:
-        import ray
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
-        case = Case(checks, weft, folder, cluster)
-        check_refusals(case)
-        own = case.own("own")
-        check_run(case, own)
-        check_resume(case)
-        check_failures(case)
-        check_actor(case)
-        check_bad_runs(case)
-        if checks.sample.one_in(2, "datasets"):
-            check_datasets(case)
-        if checks.sample.one_in(2, "command"):
-            check_command(case, own)
-        if is_full():
-            check_examples(case)
-            check_nodes(case)
-            check_lost_node(case)
-            check_tune(case, next((weft.path.parent / "wheel").glob("*.whl")))
-        print(f"with Ray's daemons: {processor_s():.0f} s of the processors")
-        ray.shutdown()
+    case = Case(checks, weft, folder)
+    install_wheel(checks, case.wheel, folder / "driver")
+    case.undisturbed = case.own("own")
+    if parts := choose(FIRST, args, checks):
+        run_parts(parts, RayCluster(folder / "cluster", 4), case)
+    if parts := choose(SECOND, args, checks):
+        run_parts(parts, RayCluster(folder / "second", 4, "--dashboard-host", HEAD, "--dashboard-port", DASHBOARD), case)
+    print(f"with Ray's daemons: {processor_s():.0f} s of the processors")
 
 
 if __name__ == "__main__":
     enter()
-    run_program(__doc__, body, in_memory=True)
+    run_program(__doc__, body, lambda parser: parser.add_argument("--only", help="checks by name, with commas: nodes,elastic"), in_memory=True)

@@ -1,13 +1,16 @@
 """weft on several nodes of Ray: bits, the secret, a killed actor, a lost node."""
 
+import json
 import os
 import signal
+import threading
 import time
 
-from common import write_run_file
-from ray_case import NODE_STEPS, make_recorder, name_of, parent_of, processes, same_run, sections
+from common import read_metrics, write_run_file
+from ray_case import NODE_STEPS, make_recorder, parent_of, processes, raylet_beside, same_run, sections
 
-LOST_STEPS = 150
+LOST_STEPS, ELASTIC_STEPS = 150, 100_000
+SLOT = '{"slot": 1}'  # a resource that only the nodes of the elastic run have
 
 
 def node_sections(folder, steps):
@@ -68,12 +71,7 @@ def check_lost_node(case):
 
     def at_step(step):
         if step >= 4 and not done:
-            network = os.readlink("/proc/self/ns/net")
-            agent = next(pid for pid in processes("agent") if os.readlink(f"/proc/{pid}/ns/net") != network)
-            place = os.readlink(f"/proc/{agent}/ns/net")
-            raylet = next(int(pid) for pid in filter(str.isdigit, os.listdir("/proc"))
-                          if name_of(pid) == "raylet" and os.readlink(f"/proc/{pid}/ns/net") == place)
-            os.kill(raylet, signal.SIGKILL)
+            os.kill(raylet_beside(processes("agent")), signal.SIGKILL)
             done.append(time.monotonic())
     recorder = make_recorder()(at_step)
     run = {**sections(case.folder, every=20, steps=LOST_STEPS), "parallel": {"dp": 2, "mode": "exact"}}
@@ -88,3 +86,68 @@ def check_lost_node(case):
     file = write_run_file(case.folder / "lost.yaml", {"name": "lost", **run})
     case.weft.train(file, case.folder / "own/lost")
     same_run(case, case.storage / "lost", case.folder / "own/lost", "a lost node")
+
+
+def layouts_of(run_dir):
+    path = run_dir / "events.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [(event["from"], event["to"]) for event in events if event["event"] == "layout"]
+
+
+class Growth(threading.Thread):
+    """Nodes of Ray come and go while fit() runs in the main thread, which is interrupted at the end."""
+
+    def __init__(self, case, run_dir):
+        super().__init__(daemon=True)
+        self.case, self.run_dir, self.seen, self.error = case, run_dir, [], None
+
+    def wait_for(self, what, limit_s=240):
+        deadline = time.monotonic() + limit_s
+        while not any(to == what for _, to in layouts_of(self.run_dir)[len(self.seen):]):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what}: not in {layouts_of(self.run_dir)}")
+            time.sleep(0.1)
+        self.seen = layouts_of(self.run_dir)
+
+    def wait_for_steps(self, count):
+        begin = len(read_metrics(self.run_dir)[0])
+        while len(read_metrics(self.run_dir)[0]) < begin + count:
+            time.sleep(0.1)
+
+    def run(self):
+        try:
+            self.wait_for("dp=1 on 1 node")
+            second = self.case.cluster.add_node(1, "--resources", SLOT)
+            self.wait_for("dp=2 on 2 nodes")
+            self.wait_for_steps(4)
+            os.kill(raylet_beside([second.pid]), signal.SIGKILL)
+            self.wait_for("dp=1 on 1 node")
+            self.wait_for_steps(4)
+        except Exception as error:
+            self.error = error
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def check_elastic(case):
+    """num_workers=(1, 2): starts with the node that is there, grows when Ray has another, goes on when it is lost. Ctrl-C leaves a checkpoint."""
+    import ray.train
+    from weft_ray import WeftTrainer
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    run = {**sections(case.folder, every=10, steps=ELASTIC_STEPS, global_batch=12, micro_batch=1, schedule="constant", eval_every=1000),
+           "parallel": {"dp": 2, "shard": "zero3", "mode": "exact"}}
+    case.cluster.add_node(1, "--resources", SLOT)
+    growth = Growth(case, case.storage / "elastic")
+    growth.start()
+    try:
+        WeftTrainer(run, scaling_config=ray.train.ScalingConfig(num_workers=(1, 2), resources_per_worker={"CPU": 1, "slot": 1}),
+                    run_config=ray.train.RunConfig(name="elastic", storage_path=str(case.storage),
+                                                   failure_config=ray.train.FailureConfig(max_failures=-1))).fit()
+        case.checks.that(False, "elastic: Ctrl-C ends fit()")
+    except KeyboardInterrupt:
+        case.checks.that(growth.error is None, "elastic: 1 -> 2 -> 1 nodes", str(growth.error or layouts_of(case.storage / "elastic")))
+    lines = read_metrics(case.storage / "elastic")[0]
+    case.checks.equal([line["step"] for line in lines], list(range(1, len(lines) + 1)), "elastic: every step once")
+    file = write_run_file(case.folder / "elastic.yaml", {"name": "elastic", **run})
+    case.weft.train(file, case.folder / "own/elastic", "--set", f"train.steps={len(lines)}", "--set", "parallel.dp=1")
+    same_run(case, case.storage / "elastic", case.folder / "own/elastic", "elastic, interrupted")
+    case.checks.equal({**processes("train"), **processes("agent")}, {}, "elastic, interrupted: no process is left")

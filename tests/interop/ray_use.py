@@ -46,7 +46,7 @@ def check_datasets(case):
         run, scaling_config=scaling, run_config=ray.train.RunConfig(name="few", storage_path=str(case.storage)), datasets={"train": dataset.limit(3)}))
 
 
-def check_command(case, own):
+def check_command(case):
     """`weft train --engine ray` from a shell: bits, output, exit codes, messages."""
     env = {**os.environ, "RAY_ADDRESS": case.cluster.address, "PYTHONPATH": str(case.folder / "driver")}
 
@@ -60,7 +60,7 @@ def check_command(case, own):
     code, out, err = weft("train", file, "--engine", "ray", "--set", "train.lr=1e-3")
     case.checks.that(code == 0, "--engine ray: exit 0", (out + err)[-600:] if code else "")
     case.checks.that(f"step {STEPS}/{STEPS}" in err, "--engine ray: shows the run's lines where weft train shows them", err[-300:] if code else "")
-    same_run(case, case.storage / "command", own, "--engine ray")
+    same_run(case, case.storage / "command", case.undisturbed, "--engine ray")
     code, _, err = weft("train", file, "--engine=ray", "--set", "train.learning_rate=1")
     case.checks.that(code == 2 and "train.learning_rate" in err, "--engine ray, an unknown key: exit 2", "" if code == 2 else err[-300:])
     code, _, err = weft("train", file, "--engine", "ray", "--set", "launch.nodes=2")
@@ -108,14 +108,14 @@ def check_examples(case):
     same_run(case, case.storage / "example4", case.folder / "own/example4", "workload 4")
 
 
-def check_tune(case, wheel):
+def check_tune(case):
     """A sweep over train.lr; trials have weft_ray from a runtime environment with the wheel, without a network."""
     import ray
     from ray import tune
     cache = case.cluster.home / ".cache/weft/programs"
     shutil.rmtree(cache, ignore_errors=True)
     ray.shutdown()
-    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(wheel)]})
+    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(case.wheel)]})
     run = {**sections(case.folder, steps=2), "parallel": {"dp": 2, "mode": "exact"}}
     storage = str(case.storage)
 
