@@ -42,6 +42,7 @@ class Channel {
   void queue(uint8_t kind, std::string_view payload);
   void flush();
   bool wants_to_write() const { return !out_.empty(); }
+  size_t queued_bytes() const { return out_.size(); }
 
   // The next frame; null where none is complete. Never waits.
   [[nodiscard]] std::optional<Frame> try_receive();

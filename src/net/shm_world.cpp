@@ -63,9 +63,9 @@ struct ShmWorld::Header {
   std::atomic<int64_t> next_block;
   std::atomic<int> stage;  // of the job: nothing to save yet, may save, ended before it could
   std::atomic<int> stop;   // the signal
-  OnceText aborted;
+  OnceText aborted, memory_fault;
   std::atomic<bool> recovers, has_saved, has_stepped, is_opened, is_finishing;
-  std::atomic<int64_t> start_step, last_step, death_ms;
+  std::atomic<int64_t> start_step, last_step, death_ms, run_generation;
   SharedWord generation;
   char store[256];
   struct alignas(64) Rank {
@@ -91,7 +91,7 @@ std::shared_ptr<ShmWorld> ShmWorld::create(const WorldOptions& options) {
   header.chunk_bytes = round_up(std::max<int64_t>(options.chunk_bytes, 64 * options.num_ranks), 64);
   header.deadline_ms = options.deadline_ms;
   header.next_block = kStretch / 2;
-  header.start_step = -1;
+  header.start_step = header.run_generation = -1;
   header.magic = kMagic;
   return world;
 }
@@ -263,6 +263,15 @@ std::optional<std::string> ShmWorld::failure(int rank) const {
 void ShmWorld::set_recovers(bool recovers) { header_->recovers.store(recovers); }
 bool ShmWorld::recovers() const { return header_->recovers.load(); }
 uint32_t ShmWorld::generation() const { return generation_; }
+void ShmWorld::set_run_generation(int64_t generation) { header_->run_generation.store(generation); }
+int64_t ShmWorld::run_generation() const {
+  const int64_t given = header_->run_generation.load();
+  return given >= 0 ? given : int64_t{generation_};
+}
+void ShmWorld::note_memory_fault(const std::string& why) { header_->memory_fault.write(why); }
+std::string ShmWorld::memory_fault() const {
+  return header_->memory_fault.is_begun() ? header_->memory_fault.read() : "";
+}
 int64_t ShmWorld::start_step() const { return header_->start_step.load(); }
 void ShmWorld::set_store(const std::string& endpoint) {
   ensure(endpoint.size() < sizeof header_->store, "the store's address is too long");
@@ -330,6 +339,7 @@ void ShmWorld::reset(const std::vector<int>& dead, int64_t step) {
   header_->has_stepped.store(false);
   header_->start_step.store(step);
   header_->aborted.clear();
+  header_->memory_fault.clear();
   refuse_regroup();  // who grows asks again
   generation_ = header_->generation.value.load() + 1;
   set_and_wake(header_->generation, generation_);

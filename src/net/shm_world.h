@@ -97,6 +97,14 @@ class ShmWorld {
   void set_recovers(bool recovers);
   bool recovers() const;
   uint32_t generation() const;  // of this process: when it attached, or was last unparked
+  // As users count them: those of the run's supervisor, whose nodes' worlds may be younger than the
+  // run. Without one that was set, generation().
+  void set_run_generation(int64_t generation);
+  int64_t run_generation() const;
+  // A rank cannot continue from the snapshots: not for want of another rank, but since they cannot
+  // be read. Until the next generation; the first reason is kept. "": none.
+  void note_memory_fault(const std::string& why);
+  std::string memory_fault() const;
   // Nothing of this process touches the world any more. Waits for the next generation; false where
   // there will be none.
   [[nodiscard]] bool park(int rank);

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMaxText = int64_t{64} << 20;  // a layout's
+constexpr int64_t kMaxText = int64_t{1} << 30;  // layouts of a node's ranks
 
 }  // namespace
 
@@ -51,6 +51,11 @@ std::optional<std::string> SlotClient::text(int64_t node, int rank, int64_t step
 
 std::optional<std::string> SlotClient::layout(int64_t node, int rank, int64_t step) {
   return ask_text({node, rank, step, SlotAsk::kLayout, 0, 0});
+}
+
+std::optional<std::vector<std::string>> SlotClient::layouts(int64_t node, int64_t step) {
+  const auto text = ask_text({node, 0, step, SlotAsk::kLayouts, 0, 0});
+  return text ? std::optional(read_layouts(*text)) : std::nullopt;
 }
 
 std::optional<SlotList> SlotClient::list(int64_t node, int rank) {

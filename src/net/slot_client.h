@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "net/channel.h"
 #include "net/secret.h"
@@ -22,6 +23,7 @@ class SlotClient {
   // None: there is no such slot.
   std::optional<std::string> text(int64_t node, int rank, int64_t step);
   std::optional<std::string> layout(int64_t node, int rank, int64_t step);
+  std::optional<std::vector<std::string>> layouts(int64_t node, int64_t step);  // of all its ranks
   std::optional<SlotList> list(int64_t node, int rank);  // none: no such rank
   // Bytes [begin, end), in order; PeerError where there is no such slot.
   using Take = std::function<void(const std::byte* data, size_t begin, size_t size)>;

@@ -60,7 +60,7 @@ std::string SlotAsk::write() const {
 SlotAsk SlotAsk::read(std::string_view bytes) {
   const auto [node, rank, step, what, begin, end] = read_numbers<6>(bytes);
   check(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0);
-  check(what >= kText && what <= kList && begin >= 0 && end >= begin);
+  check(what >= kText && what <= kLayouts && begin >= 0 && end >= begin);
   return {node, rank, step, what, begin, end};
 }
 
@@ -76,6 +76,25 @@ SlotList SlotList::read(std::string_view all) {
   for (const int64_t step : list.steps) check(step >= -1);
   check(list.bytes >= 0 && list.bytes <= kMaxSlot);
   return list;
+}
+
+std::string write_layouts(const std::vector<std::string>& layouts) {
+  std::string all;
+  for (const std::string& layout : layouts)
+    all += write_slot_number(static_cast<int64_t>(layout.size())) + layout;
+  return all;
+}
+
+std::vector<std::string> read_layouts(std::string_view bytes) {
+  std::vector<std::string> layouts;
+  while (!bytes.empty()) {
+    const int64_t size = read_slot_number(bytes.substr(0, kNumberBytes));
+    bytes.remove_prefix(kNumberBytes);
+    check(size >= 0 && size <= static_cast<int64_t>(bytes.size()));
+    layouts.emplace_back(bytes.substr(0, static_cast<size_t>(size)));
+    bytes.remove_prefix(static_cast<size_t>(size));
+  }
+  return layouts;
 }
 
 std::string SlotPut::write() const {

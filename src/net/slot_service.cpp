@@ -26,9 +26,10 @@ void queue(Channel* to, SlotMessage kind, std::string_view payload) {
 
 }  // namespace
 
-SlotService::SlotService(const std::string& host, const Secret& secret)
+SlotService::SlotService(const std::string& host, const Secret& secret, int64_t stall_ms)
     : acceptor_(host, "0", secret, kSlotIdentity, slot_message_bounds()),
-      endpoint_(acceptor_.endpoint()) {
+      endpoint_(acceptor_.endpoint()),
+      stall_ms_(stall_ms) {
   if (::pipe2(wake_, O_CLOEXEC | O_NONBLOCK) != 0)
     throw RunError("cannot create a pipe for the slot service");
   thread_ = std::thread([this] { work(); });
@@ -100,20 +101,37 @@ void SlotService::wait() {
 
 bool SlotService::serve(Client* client) {
   try {
+    const size_t queued = client->channel.queued_bytes();
     client->channel.flush();
-    if (client->answer && !client->channel.wants_to_write()) send_more(client);
-    client->has_more = false;
-    for (int i = 0; !client->answer; ++i) {
-      client->has_more = i == kMaxFrames;
-      if (client->has_more) break;
-      const auto frame = client->channel.try_receive();
-      if (!frame) break;
-      obey(client, *frame);
-    }
+    check_progress(client, queued);
+    advance(client);
     return true;
-  } catch (const Error&) {  // it has closed the connection, or breaks the protocol
+  } catch (const Error&) {  // it has closed the connection, stalls, or breaks the protocol
     return false;
   }
+}
+
+void SlotService::advance(Client* client) {
+  if (client->answer && !client->channel.wants_to_write()) send_more(client);
+  client->has_more = false;
+  for (int i = 0; !client->answer; ++i) {
+    client->has_more = i == kMaxFrames;
+    if (client->has_more) return;
+    const auto frame = client->channel.try_receive();
+    if (!frame) return;
+    client->moved = Clock::now();
+    obey(client, *frame);
+  }
+}
+
+// It is waited for where it has not read what was queued, or has begun to send a copy. Whoever has
+// nothing under way may be silent for as long as it likes: it keeps no slots alive.
+void SlotService::check_progress(Client* client, size_t queued_before) const {
+  const auto now = Clock::now();
+  const bool is_waited_for = queued_before > 0 || client->taking;
+  if (!is_waited_for || client->channel.queued_bytes() < queued_before) client->moved = now;
+  if (now - client->moved > std::chrono::milliseconds(stall_ms_))
+    throw PeerError("it has neither read nor sent anything for too long");
 }
 
 void SlotService::obey(Client* client, const Frame& frame) {
@@ -142,41 +160,64 @@ std::string SlotService::list(SnapshotSlots& slots, int rank) {
 
 void SlotService::begin_answer(Client* client, const SlotAsk& ask) {
   const std::shared_ptr<SnapshotSlots> slots = find(ask);
-  const int rank = static_cast<int>(ask.rank);
-  const auto view = slots ? slots->find(rank, ask.step) : std::nullopt;
-  const bool is_there = ask.what == SlotAsk::kList ? slots != nullptr : view.has_value();
-  if (!is_there || (ask.what == SlotAsk::kData && ask.end > view->bytes))
-    return queue(&client->channel, SlotMessage::kSize, write_slot_number(-1));
-  Answer answer{nullptr, ask, "", 0, 0};
-  if (ask.what == SlotAsk::kData) {
+  Answer answer;
+  answer.rank = static_cast<int>(ask.rank);
+  if (slots && ask.what != SlotAsk::kList && ask.what != SlotAsk::kLayouts)
+    answer.view = slots->find(answer.rank, ask.step);
+  if (ask.what != SlotAsk::kData) {
+    answer.text = slots ? text_of(*slots, ask, answer.view) : nullptr;
+    answer.end = answer.text ? static_cast<int64_t>(answer.text->size()) : 0;
+  } else if (answer.view && ask.end <= answer.view->bytes) {
     answer.slots = slots;
     answer.at = ask.begin;
     answer.end = ask.end;
-  } else {
-    answer.text = ask.what == SlotAsk::kList     ? list(*slots, rank)
-                  : ask.what == SlotAsk::kLayout ? slots->layout(rank)
-                                                 : view->text;
-    answer.end = static_cast<int64_t>(answer.text.size());
   }
+  if (!answer.slots && !answer.text)
+    return queue(&client->channel, SlotMessage::kSize, write_slot_number(-1));
   queue(&client->channel, SlotMessage::kSize, write_slot_number(answer.end - answer.at));
   if (answer.at < answer.end) client->answer = std::move(answer);
 }
 
-// Whoever overwrites the slot meanwhile ends the answer: nobody gets bytes of two steps.
+// Null: there is no such slot.
+std::shared_ptr<const std::string> SlotService::text_of(
+    SnapshotSlots& slots, const SlotAsk& ask, const std::optional<SnapshotSlots::View>& view) {
+  const auto made = [](std::string text) {
+    return std::make_shared<const std::string>(std::move(text));
+  };
+  const int rank = static_cast<int>(ask.rank);
+  if (ask.what == SlotAsk::kList) return made(list(slots, rank));
+  if (ask.what == SlotAsk::kLayouts) return layouts(slots, ask.step);
+  if (!view) return nullptr;
+  return made(ask.what == SlotAsk::kLayout ? slots.layout(rank) : view->text);
+}
+
+std::shared_ptr<const std::string> SlotService::layouts(SnapshotSlots& slots, int64_t step) {
+  std::vector<std::string> all;
+  for (int r = 0; r < slots.num_ranks(); ++r) {
+    if (!slots.has(r, step)) return nullptr;
+    all.push_back(slots.layout(r));
+  }
+  std::string text = write_layouts(all);
+  if (!layouts_ || *layouts_ != text)
+    layouts_ = std::make_shared<const std::string>(std::move(text));
+  return layouts_;
+}
+
+// Whoever overwrites the slot meanwhile ends the answer: nobody gets bytes of two steps, nor of two
+// snapshots of one.
 void SlotService::send_more(Client* client) {
   Answer& answer = *client->answer;
   const auto size = static_cast<size_t>(
       std::min<int64_t>(answer.end - answer.at, static_cast<int64_t>(kSlotChunk)));
   std::string bytes;
   if (answer.slots) {
-    const int rank = static_cast<int>(answer.ask.rank);
-    const auto view = answer.slots->find(rank, answer.ask.step);
-    if (view && answer.end <= view->bytes)
-      bytes.assign(reinterpret_cast<const char*>(view->data) + answer.at, size);
-    if (bytes.empty() || !answer.slots->has(rank, answer.ask.step))
-      throw PeerError("the slot was overwritten while it was read");
+    const SnapshotSlots::View& view = *answer.view;
+    const auto holds = [&] { return answer.slots->still_holds(answer.rank, view); };
+    if (holds())  // else it may also be mapped elsewhere, with another size
+      bytes.assign(reinterpret_cast<const char*>(view.data) + answer.at, size);
+    if (bytes.empty() || !holds()) throw PeerError("the slot was overwritten while it was read");
   } else {
-    bytes = answer.text.substr(static_cast<size_t>(answer.at), size);
+    bytes = answer.text->substr(static_cast<size_t>(answer.at), size);
   }
   queue(&client->channel, SlotMessage::kBytes, bytes);
   answer.at += static_cast<int64_t>(size);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/round_up.h"
+#include "net/fence.h"
 #include "net/shm_world.h"
 
 namespace weft {
@@ -20,9 +21,12 @@ enum State : uint32_t { kEmpty = 0, kWriting = 1, kWhole = 2 };
 
 }  // namespace
 
+// version: of its content, counted by begin(). Readers in other processes take no lock: they copy,
+// and then look whether state and version are what they were (a seqlock).
 struct SnapshotSlots::Slot {
   std::atomic<uint32_t> state;
-  int64_t step, generation, text_bytes;
+  std::atomic<uint64_t> version;
+  std::atomic<int64_t> step, generation, text_bytes;
 };
 
 struct alignas(64) SnapshotSlots::Rank {
@@ -121,9 +125,13 @@ std::string SnapshotSlots::layout(int rank) const {
 
 std::byte* SnapshotSlots::begin(int rank, int slot, int64_t step, int64_t generation) {
   Slot& s = header_->ranks[rank].slots[slot];
-  s.state.store(kWriting);
-  s.step = step;
-  s.generation = generation;
+  s.state.store(kWriting, std::memory_order_relaxed);
+  s.version.fetch_add(1, std::memory_order_relaxed);
+  // No reader may see a new byte and the old version: a store alone, whatever its order, lets later
+  // ones pass it.
+  full_fence();
+  s.step.store(step, std::memory_order_relaxed);
+  s.generation.store(generation, std::memory_order_relaxed);
   return map_slot(rank, slot) + kTextBytes;
 }
 
@@ -133,7 +141,7 @@ void SnapshotSlots::finish(int rank, int slot, const std::string& text) {
                                kTextBytes));
   Slot& s = header_->ranks[rank].slots[slot];
   std::memcpy(map_slot(rank, slot), text.data(), text.size());
-  s.text_bytes = static_cast<int64_t>(text.size());
+  s.text_bytes.store(static_cast<int64_t>(text.size()), std::memory_order_relaxed);
   s.state.store(kWhole, std::memory_order_release);
 }
 
@@ -148,7 +156,7 @@ const std::byte* SnapshotSlots::memory(int rank, int slot) {
 std::optional<int64_t> SnapshotSlots::whole_step(int rank, int slot) const {
   const Slot& s = header_->ranks[rank].slots[slot];
   if (s.state.load(std::memory_order_acquire) != kWhole) return std::nullopt;
-  return s.step;
+  return s.step.load(std::memory_order_relaxed);
 }
 
 bool SnapshotSlots::has(int rank, int64_t step) const {
@@ -161,17 +169,27 @@ bool SnapshotSlots::has(int rank, int64_t step) const {
 std::optional<SnapshotSlots::View> SnapshotSlots::find(int rank, int64_t step) {
   for (int i = 0; i < kPerRank; ++i) {
     const Slot& s = header_->ranks[rank].slots[i];
-    if (s.state.load(std::memory_order_acquire) != kWhole || s.step != step) continue;
+    const uint64_t version = s.version.load(std::memory_order_acquire);
+    if (whole_step(rank, i) != step) continue;
     const std::byte* part = map_slot(rank, i);
-    return View{
-        i,
-        s.step,
-        s.generation,
-        part + kTextBytes,
-        header_->ranks[rank].bytes.load(),
-        std::string(reinterpret_cast<const char*>(part), static_cast<size_t>(s.text_bytes))};
+    const auto text_bytes = static_cast<size_t>(s.text_bytes.load(std::memory_order_relaxed));
+    View view{i,
+              step,
+              s.generation.load(std::memory_order_relaxed),
+              part + kTextBytes,
+              header_->ranks[rank].bytes.load(),
+              std::string(reinterpret_cast<const char*>(part), std::min(text_bytes, kTextBytes)),
+              version};
+    if (still_holds(rank, view)) return view;
   }
   return std::nullopt;
+}
+
+bool SnapshotSlots::still_holds(int rank, const View& view) const {
+  full_fence();  // what was copied was read before this
+  const Slot& s = header_->ranks[rank].slots[view.slot];
+  return s.state.load(std::memory_order_relaxed) == kWhole &&
+         s.version.load(std::memory_order_relaxed) == view.version;
 }
 
 std::vector<int64_t> SnapshotSlots::common_steps() const {

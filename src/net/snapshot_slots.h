@@ -53,8 +53,12 @@ class SnapshotSlots {
     const std::byte* data;
     int64_t bytes;
     std::string text;
+    uint64_t version;  // of the slot's content
   };
   std::optional<View> find(int rank, int64_t step);  // a whole slot of that step
+  // Asked after bytes of the view were copied while their rank may have written: whether they are
+  // all of its step.
+  bool still_holds(int rank, const View& view) const;
   std::optional<int64_t> whole_step(int rank, int slot) const;
   bool has(int rank, int64_t step) const;
 

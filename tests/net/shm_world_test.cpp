@@ -176,6 +176,26 @@ TEST(ShmWorld, ParkedRanksEndWhereNobodyRecoversThem) {
   parked.join();
 }
 
+TEST(ShmWorld, GenerationsAreCountedAsTheSupervisorOfTheRunDoes) {
+  const auto world = make_world(1), rank = join(*world);
+  EXPECT_EQ(rank->run_generation(), 0);
+  world->reset({}, 3);
+  EXPECT_EQ(world->run_generation(), 1);  // its own, where nobody has set another
+  world->set_run_generation(7);
+  EXPECT_EQ(rank->run_generation(), 7);
+  EXPECT_EQ(world->generation(), 1u);
+}
+
+TEST(ShmWorld, MemoryThatCannotBeReadIsForgottenWithTheGeneration) {
+  const auto world = make_world(1), rank = join(*world);
+  EXPECT_EQ(world->memory_fault(), "");
+  rank->note_memory_fault("the first reason");
+  rank->note_memory_fault("another");
+  EXPECT_EQ(world->memory_fault(), "the first reason");
+  world->reset({}, -1);
+  EXPECT_EQ(world->memory_fault(), "");
+}
+
 // A world's memory is freed with the last process that holds it, however it ends.
 TEST(SharedSegment, HasNoNameAndIsClosedByExec) {
   const auto world = make_world(1);

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <random>
 
 #include "base/error.h"
@@ -75,6 +77,16 @@ TEST_F(SlotServiceTest, WhatIsNotThereIsSaidAndTheConnectionStays) {
   EXPECT_FALSE(asks.text(3, 1, 6));
 }
 
+// One question for a node, where all of its ranks have the step.
+TEST_F(SlotServiceTest, LayoutsOfANodeComeTogether) {
+  SlotClient asks(service_.endpoint(), secret_, kLongMs);
+  EXPECT_FALSE(asks.layouts(3, 4));  // rank 0 does not have it
+  fill(*slots_, 0, 1, 4);
+  EXPECT_EQ(asks.layouts(3, 4), (std::vector<std::string>{"layout 0", "layout 1"}));
+  EXPECT_FALSE(asks.layouts(3, 5));
+  EXPECT_FALSE(asks.layouts(2, 4));
+}
+
 TEST_F(SlotServiceTest, SeveralReadersAtOnce) {
   std::vector<std::thread> readers;
   std::atomic<int64_t> sum = 0;
@@ -113,6 +125,103 @@ TEST_F(SlotServiceTest, AnyMessageIsAnsweredOrEndsTheConnection) {
     }
   }
   EXPECT_EQ(client().text(3, 1, 4), "step 4");
+}
+
+// ------------------------------------------------------------------ answers that last
+
+// More than sockets keep on their way.
+constexpr int64_t kLarge = int64_t{48} << 20;
+
+std::shared_ptr<SnapshotSlots> large_slots() {
+  auto slots = SnapshotSlots::create(1);
+  slots->reserve(0, kLarge, "layout");
+  std::memset(slots->begin(0, 0, 4, 0), 1, kLarge);
+  slots->finish(0, 0, "");
+  return slots;
+}
+
+bool wait_for(const std::function<bool()>& holds) {
+  for (int i = 0; i < 20'000 && !holds(); ++i) ::usleep(1000);
+  return holds();
+}
+
+class LongAnswers : public ::testing::Test {
+ protected:
+  Channel ask_all(const SlotService& service) {
+    Channel wire = Channel::connect(parse_endpoint(service.endpoint()), secret_, kSlotIdentity,
+                                    slot_message_bounds(), kLongMs);
+    wire.send(static_cast<uint8_t>(SlotMessage::kAsk),
+              SlotAsk{5, 0, 4, SlotAsk::kData, 0, kLarge}.write(), kLongMs);
+    EXPECT_EQ(read_slot_number(wire.receive(kLongMs).payload), kLarge);
+    return wire;
+  }
+  // Frame by frame, until the end or the error.
+  static int64_t read_all(Channel* wire, int pause_ms = 0) {
+    int64_t got = 0;
+    try {
+      while (got < kLarge) {
+        got += static_cast<int64_t>(wire->receive(kLongMs).payload.size());
+        ::usleep(static_cast<useconds_t>(1000 * pause_ms));
+      }
+    } catch (const PeerError&) {
+      return -got;
+    }
+    return got;
+  }
+  const Secret secret_ = Secret::random();
+};
+
+// A reader that stops must not keep the slots of an earlier generation in memory.
+TEST_F(LongAnswers, OfAReaderThatStopsEndAndFreeTheSlots) {
+  SlotService service("127.0.0.1", secret_, 500);
+  auto slots = large_slots();
+  service.show(5, slots);
+  Channel wire = ask_all(service);
+  service.show(5, nullptr);
+  const std::weak_ptr<SnapshotSlots> kept = slots;
+  slots.reset();
+  EXPECT_FALSE(kept.expired());
+  EXPECT_TRUE(wait_for([&] { return kept.expired(); }));
+  EXPECT_LT(read_all(&wire), 0);
+}
+
+TEST_F(LongAnswers, OfASlowReaderGoOn) {
+  SlotService service("127.0.0.1", secret_, 2000);
+  service.show(5, large_slots());
+  SlotClient idle(service.endpoint(), secret_, kLongMs);
+  Channel wire = ask_all(service);
+  EXPECT_EQ(read_all(&wire, 15), kLarge);  // 192 frames: 3 s
+  EXPECT_TRUE(idle.list(5, 0));            // who has no question under way may be silent
+}
+
+// A rank that takes the same step again, after a rollback, has other bytes of it.
+TEST_F(LongAnswers, EndWhereTheSlotIsWrittenAgainWithTheSameStep) {
+  SlotService service("127.0.0.1", secret_);
+  const auto slots = large_slots();
+  service.show(5, slots);
+  Channel wire = ask_all(service);
+  ::usleep(1'500'000);       // it has sent what sockets take, and waits
+  service.show(9, nullptr);  // for the thread sanitizer: what it has read lies before this
+  std::memset(slots->begin(0, 0, 4, 1), 2, kLarge);
+  slots->finish(0, 0, "");
+  EXPECT_LT(read_all(&wire), 0);
+}
+
+TEST_F(LongAnswers, OneThatStopsSendingACopyIsGone) {
+  SlotService service("127.0.0.1", secret_, 500);
+  auto copies = SnapshotSlots::create(1);
+  service.keep(2, copies);
+  Channel wire = Channel::connect(parse_endpoint(service.endpoint()), secret_, kSlotIdentity,
+                                  slot_message_bounds(), kLongMs);
+  wire.send(static_cast<uint8_t>(SlotMessage::kPut), SlotPut{2, 0, 0, 7, 1, 6, 4, kLarge}.write(),
+            kLongMs);
+  wire.send(static_cast<uint8_t>(SlotMessage::kBytes), "layouttext and some", kLongMs);
+  ASSERT_TRUE(wait_for([&] { return copies->bytes(0) == kLarge; }));
+  service.keep(2, nullptr);
+  const std::weak_ptr<SnapshotSlots> kept = copies;
+  copies.reset();
+  EXPECT_TRUE(wait_for([&] { return kept.expired(); }));
+  EXPECT_THROW(static_cast<void>(wire.receive(kLongMs)), PeerError);
 }
 
 // ------------------------------------------------------------------ copies of another node
@@ -199,7 +308,7 @@ TEST(SlotMessages, NumbersOutOfTheirRangeAreRefused) {
   EXPECT_EQ(SlotAsk::read(good.write()).write(), good.write());
   for (const SlotAsk& bad :
        {SlotAsk{-1, 1, 4}, SlotAsk{3, -1, 4}, SlotAsk{3, 256, 4}, SlotAsk{3, 1, -4},
-        SlotAsk{3, 1, 4, 4}, SlotAsk{3, 1, 4, SlotAsk::kData, 9, 5},
+        SlotAsk{3, 1, 4, 5}, SlotAsk{3, 1, 4, SlotAsk::kData, 9, 5},
         SlotAsk{3, 1, 4, SlotAsk::kData, -1, 5}})
     EXPECT_THROW(SlotAsk::read(bad.write()), PeerError);
   EXPECT_THROW(SlotAsk::read(good.write().substr(1)), PeerError);
@@ -215,6 +324,12 @@ TEST(SlotMessages, NumbersOutOfTheirRangeAreRefused) {
     EXPECT_THROW(SlotPut::read(bad.write()), PeerError);
   EXPECT_THROW(SlotList::read(SlotList{{1, 2, -2}, 5}.write()), PeerError);
   EXPECT_THROW(SlotList::read(SlotList{{1, 2}, 5}.write()), PeerError);
+  const std::vector<std::string> layouts = {"a", "", std::string(300, 'b')};
+  const std::string written = write_layouts(layouts);
+  EXPECT_EQ(read_layouts(written), layouts);
+  EXPECT_THROW(read_layouts(written.substr(0, written.size() - 1)), PeerError);
+  EXPECT_THROW(read_layouts(written + "xyz"), PeerError);
+  EXPECT_THROW(read_layouts(write_slot_number(-1)), PeerError);
 }
 
 }  // namespace

@@ -63,6 +63,28 @@ TEST(SnapshotSlots, OutliveTheProcessThatWroteThem) {
   EXPECT_FALSE(other->find(0, 8));
 }
 
+// A reader without a lock: what it has copied counts only where this holds afterwards.
+TEST(SnapshotSlots, AViewKnowsWhetherItsSlotWasTouched) {
+  const auto slots = SnapshotSlots::create(1);
+  slots->reserve(0, 100, "a");
+  fill(*slots, 0, 0, 1);
+  fill(*slots, 0, 1, 2);
+  const auto view = slots->find(0, 1);
+  ASSERT_TRUE(view);
+  EXPECT_TRUE(slots->still_holds(0, *view));
+  fill(*slots, 0, 1, 3);  // another slot
+  EXPECT_TRUE(slots->still_holds(0, *view));
+  static_cast<void>(slots->begin(0, 0, 1, 1));
+  EXPECT_FALSE(slots->still_holds(0, *view));
+  slots->finish(0, 0, "");  // the same step again
+  EXPECT_FALSE(slots->still_holds(0, *view));
+  const auto again = slots->find(0, 1);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(slots->still_holds(0, *again));
+  slots->drop(0, 0);
+  EXPECT_FALSE(slots->still_holds(0, *again));
+}
+
 TEST(SnapshotSlots, AnotherLayoutEmptiesThem) {
   const auto slots = SnapshotSlots::create(1);
   slots->reserve(0, 100, "a");
