@@ -65,8 +65,8 @@ class CheckpointReader {
   // UserError where it is incomplete or in another weft's format; DamagedCheckpoint where bytes are
   // not those written; RunError where the system cannot read it.
   explicit CheckpointReader(const std::filesystem::path& folder);
-  // The ranks' files in memory (RankFile::copy_to), by name, with their index and state.json.
-  // `name` is for messages.
+  // The ranks' files in memory (RankFile::copy_to), by name, with their index and state.json: all
+  // that hold what will be read (checkpoint/coverage.h). `name` is for messages.
   CheckpointReader(const std::string& name, StoredTensors tensors, Json state,
                    SliceReader::Images files);
   CheckpointReader(CheckpointReader&&) noexcept;

@@ -1,18 +1,60 @@
 // train/recovery.cpp: texts and images of slots.
 #include "train/recovery.h"
 
+#include <fmt/core.h>
+
+#include <utility>
+
 #include "base/error.h"
 #include "base/path.h"
+#include "checkpoint/coverage.h"
 #include "checkpoint/list.h"
 #include "train/rank_agreement.h"
 
 namespace weft {
 namespace {
 
+// What memory does not have must come from storage: the world notes it, for the supervisor. A
+// PeerError, since the other ranks are to park: this one is no worse than they are.
+template <typename Fn>
+auto reading_memory(const RankPlace& place, int64_t step, const Fn& fn) {
+  try {
+    return fn();
+  } catch (const Error& e) {
+    const std::string why =
+        fmt::format("rank {} cannot read the snapshots of step {}: {}", place.rank, step, e.what());
+    place.world->note_memory_fault(why);
+    throw PeerError(why);
+  }
+}
+
+// Slots of some ranks, with what they hold of what this one needs.
+struct SlotParts {
+  explicit SlotParts(const std::vector<Slice>& needed) : coverage(needed) {}
+
+  void add(int rank, const std::string& layout, SliceReader::Image image) {
+    const std::string what = fmt::format("the snapshot of rank {}", rank);
+    StoredTensors part = index_from_json(parse_json(layout, what), what);
+    coverage.add(part);
+    merge_tensors(tensors, std::move(part));
+    images[rank_file(rank)] = std::move(image);
+  }
+
+  Coverage coverage;
+  StoredTensors tensors;
+  SliceReader::Images images;
+};
+
 SnapshotSlots::View view_of(SnapshotSlots& slots, int rank, int64_t step) {
   const auto view = slots.find(rank, step);
   ensure(view.has_value(), fmt::format("rank {} has no snapshot of step {}", rank, step));
   return *view;
+}
+
+SlotText own_text(const RankPlace& place, int64_t step) {
+  const Json text =
+      parse_json(view_of(*place.slots, place.local_rank(), step).text, "the text of a snapshot");
+  return {text.at("state"), text.at("about")};
 }
 
 // Collective.
@@ -34,35 +76,49 @@ int64_t step_of_best(const std::filesystem::path& dir) {
   return CheckpointReader(best).state().at("step").as_int();
 }
 
+// This rank's own first, which with zero3 is all that it needs.
+void add_own_node(const RankPlace& place, int64_t step, SlotParts* parts) {
+  SnapshotSlots& slots = *place.slots;
+  for (int i = 0; i < slots.num_ranks() && !parts->coverage.is_complete(); ++i) {
+    const int r = (place.local_rank() + i) % slots.num_ranks();
+    parts->add(place.rank - place.local_rank() + r, slots.layout(r),
+               {view_of(slots, r, step).data});
+  }
+}
+
+// One question per node, to the nearest in the ring first: not all ranks ask the same agent.
+void add_other_nodes(const RankPlace& place, int64_t step, RemoteSlots* others, SlotParts* parts) {
+  const int per_node = place.slots->num_ranks(), num_nodes = place.node->num_ranks / per_node;
+  for (int i = 1; i < num_nodes && !parts->coverage.is_complete(); ++i) {
+    const int node = (place.rank / per_node + i) % num_nodes;
+    const std::vector<std::string> layouts = others->layouts(node, step);
+    for (int r = 0; r < per_node; ++r) {
+      const int rank = node * per_node + r;
+      const auto fetch = [&place, others, rank, step](size_t begin, size_t end,
+                                                      const SliceReader::Take& take) {
+        reading_memory(place, step, [&] { others->read(rank, step, begin, end, take); });
+      };
+      parts->add(rank, layouts[static_cast<size_t>(r)], {nullptr, fetch});
+    }
+  }
+}
+
 }  // namespace
 
 SlotText read_slot_text(const RankPlace& place, int64_t step) {
-  const Json text =
-      parse_json(view_of(*place.slots, place.local_rank(), step).text, "the text of a snapshot");
-  return {text.at("state"), text.at("about")};
+  return reading_memory(place, step, [&] { return own_text(place, step); });
 }
 
-CheckpointReader open_snapshots(const RankPlace& place, int64_t step, RemoteSlots* others) {
-  SnapshotSlots& slots = *place.slots;
-  StoredTensors tensors;
-  SliceReader::Images images;
-  const auto add = [&](int rank, const std::string& layout, SliceReader::Image image) {
-    const std::string what = fmt::format("the snapshot of rank {}", rank);
-    images[rank_file(rank)] = std::move(image);
-    merge_tensors(tensors, index_from_json(parse_json(layout, what), what));
-  };
-  const int first = place.node ? place.node->first_rank : 0;
-  for (int r = 0; r < slots.num_ranks(); ++r)
-    add(first + r, slots.layout(r), {view_of(slots, r, step).data});
-  for (int rank = 0; place.node && rank < place.node->num_ranks; ++rank) {
-    if (rank >= first && rank < first + slots.num_ranks()) continue;
-    add(rank, others->layout(rank, step),
-        {nullptr, [others, rank, step](size_t begin, size_t end, const SliceReader::Take& take) {
-           others->read(rank, step, begin, end, take);
-         }});
-  }
-  return {fmt::format("the snapshots of step {}", step), std::move(tensors),
-          read_slot_text(place, step).state, std::move(images)};
+CheckpointReader open_snapshots(const RankPlace& place, int64_t step,
+                                const std::vector<Slice>& needed, RemoteSlots* others) {
+  return reading_memory(place, step, [&]() -> CheckpointReader {
+    SlotParts parts(needed);
+    add_own_node(place, step, &parts);
+    if (place.node) add_other_nodes(place, step, others, &parts);
+    if (const std::string fault = parts.coverage.fault(); !fault.empty()) throw PeerError(fault);
+    return {fmt::format("the snapshots of step {}", step), std::move(parts.tensors),
+            own_text(place, step).state, std::move(parts.images)};
+  });
 }
 
 Json counters_to_json(const DataCounters& counters) {

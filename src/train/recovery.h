@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
@@ -22,9 +23,13 @@ struct SlotText {
 };
 SlotText read_slot_text(const RankPlace& place, int64_t step);
 
-// The slots of all ranks as one checkpoint, valid as long as they are not overwritten; those of
-// other nodes are read through `others`. BugError where the step is not whole on every rank.
-CheckpointReader open_snapshots(const RankPlace& place, int64_t step, RemoteSlots* others);
+// Slots as one checkpoint, valid as long as they are not overwritten: this rank's own, and those of
+// others as far as it needs them; of other nodes through `others`, which must outlive it.
+//
+// Where memory cannot be read (also later, through the reader) this and read_slot_text throw a
+// PeerError, and the world knows (ShmWorld::memory_fault): the run goes on from storage.
+CheckpointReader open_snapshots(const RankPlace& place, int64_t step,
+                                const std::vector<Slice>& needed, RemoteSlots* others);
 
 Json counters_to_json(const DataCounters& counters);
 DataCounters counters_from_json(const Json& kept);

@@ -19,12 +19,10 @@ SlotClient& RemoteSlots::client_of(int64_t node) {
   return *client;
 }
 
-std::string RemoteSlots::layout(int rank, int64_t step) {
-  const int64_t node = rank / per_node();
-  const auto found = client_of(node).layout(node, rank % per_node(), step);
-  if (!found)
-    throw PeerError(
-        fmt::format("node {} has no snapshot of step {} of rank {} any more", node, step, rank));
+std::vector<std::string> RemoteSlots::layouts(int64_t node, int64_t step) {
+  const auto found = client_of(node).layouts(node, step);
+  if (!found || static_cast<int>(found->size()) != per_node())
+    throw PeerError(fmt::format("node {} does not have them any more", node));
   return *found;
 }
 

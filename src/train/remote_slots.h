@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "checkpoint/slice_reader.h"
 #include "net/secret.h"
@@ -21,7 +22,7 @@ class RemoteSlots {
  public:
   explicit RemoteSlots(const RankPlace& place) : place_(place) {}
 
-  std::string layout(int rank, int64_t step);  // of its slot of that step
+  std::vector<std::string> layouts(int64_t node, int64_t step);  // of each of its ranks
   void read(int rank, int64_t step, size_t begin, size_t end, const SliceReader::Take& take);
 
  private:

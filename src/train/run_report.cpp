@@ -35,6 +35,7 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
       {"from", r.start.checkpoint ? Json(r.start.checkpoint->string()) : Json()},
       {"read_bytes", Json(read_bytes)},
       {"read_s", Json(r.loaded.seconds)},
+      {"generation", Json(r.generation)},
       {"ranks", Json(ranks.size())},
       {"threads", Json(engine.pool()->num_threads())},
       {"kernels", Json(engine.plans().train.options.kernels->name)}};

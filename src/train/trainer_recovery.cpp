@@ -50,7 +50,8 @@ void Trainer::recover() {
   const SlotText text = read_slot_text(place_, step);
   {
     RemoteSlots others(place_);
-    engine_.load_checkpoint(open_snapshots(place_, step, &others));
+    engine_.load_checkpoint(
+        open_snapshots(place_, step, engine_.weights().needed_slices(), &others));
   }
   state_ = {0, 0, {}, std::nullopt, -1, 0, state_.scaling};
   read_state(text.state, c_, true, &engine_, &state_);
@@ -93,11 +94,13 @@ void Trainer::reopen_run(const SlotText& text) {
 void Trainer::report_recovery() {
   const double seconds = 1e-3 * static_cast<double>(monotonic_ms() - place_.world->death_ms());
   record_->try_event("recovered", {{"step", Json(state_.step)},
-                                   {"generation", Json(int64_t{place_.world->generation()})},
+                                   {"generation", Json(place_.world->run_generation())},
                                    {"lost_steps", Json(place_.world->last_step() - state_.step)},
                                    {"snapshot_every", Json(cadence_.distance())},
                                    {"seconds", Json(seconds)}});
-  if (is_main_) log_info("continuing from step {} after {:.2f} s", state_.step, seconds);
+  if (is_main_)
+    log_info("continuing from step {} after {:.2f} s, as generation {}", state_.step, seconds,
+             place_.world->run_generation());
 }
 
 Json Trainer::about() const {
@@ -114,9 +117,8 @@ Json Trainer::about() const {
 }
 
 SlotPlace Trainer::slot_place() const {
-  return place_.slots ? SlotPlace{place_.slots, place_.local_rank(),
-                                  static_cast<int64_t>(place_.world->generation()), pins_,
-                                  PartnerCopy::of(place_)}
+  return place_.slots ? SlotPlace{place_.slots, place_.local_rank(), place_.world->run_generation(),
+                                  pins_, PartnerCopy::of(place_)}
                       : SlotPlace{};
 }
 

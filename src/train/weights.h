@@ -22,6 +22,8 @@ class Weights {
   // another type; DamagedCheckpoint, RunError as CheckpointReader::read.
   void load(const CheckpointReader& reader, bool converts);
   void load(const LogicalModel& source);  // parameters only
+  // What load() reads of a checkpoint, unless it converts; without memory.
+  std::vector<Slice> needed_slices() const;
 
   // Both are in device memory (train/host_slices.h copies them to the host). What this rank writes
   // into a checkpoint: parameters or masters, states (docs/contract.md, Checkpoints).
@@ -57,6 +59,7 @@ class Weights {
     Dtype dtype;
   };
   Source source_of(const Held& held) const;
+  bool is_loaded(const Held& held) const;  // else empty, or rounded from a master
   // The same with converted types, and weights where the checkpoint has no masters or only those.
   Source convertible_source(const CheckpointReader& reader, const Held& held) const;
   void read_in_place(const CheckpointReader& reader, const std::vector<Source>& sources) const;

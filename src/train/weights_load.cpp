@@ -133,11 +133,27 @@ void Weights::round_master(const Held& master, const Held& parameter) const {
   });
 }
 
+bool Weights::is_loaded(const Held& held) const {
+  return portion_elements(held.portion) > 0 && !(held.has_master && own_master(held));
+}
+
+std::vector<Slice> Weights::needed_slices() const {
+  std::vector<Slice> needed;
+  for (const std::vector<Held>* list : {&masters_, &states_, &parameters_}) {
+    for (const Held& held : *list) {
+      if (!is_loaded(held)) continue;
+      const Source source = source_of(held);
+      needed.push_back(to_slice(held.stored, source.name, source.dtype, nullptr));
+    }
+  }
+  return needed;
+}
+
 void Weights::load(const CheckpointReader& reader, bool converts) {
   std::vector<Source> in_place, staged;
   for (const std::vector<Held>* list : {&masters_, &states_, &parameters_}) {
     for (const Held& held : *list) {
-      if (portion_elements(held.portion) == 0 || (held.has_master && own_master(held))) continue;
+      if (!is_loaded(held)) continue;
       Source source = converts ? convertible_source(reader, held) : source_of(held);
       const bool is_direct = device_->is_host() && source.dtype == held.dtype;
       (is_direct ? in_place : staged).push_back(std::move(source));

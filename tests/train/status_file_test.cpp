@@ -56,6 +56,7 @@ TEST_F(StatusFiles, NothingBeforeTheDirectoryIsTheRuns) {
 
 TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {
   StatusFile file(folder_.path(), 1 << 30);
+  status_.generation = 3;
   write(file);
   write(file);
   EXPECT_EQ(read().at("count").as_int(), 2);
@@ -65,6 +66,7 @@ TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {
   const Json json = now.to_json();
   EXPECT_EQ(json.at("planned_bytes").as_int(), 1 << 30);
   EXPECT_EQ(json.at("restarts_left").as_int(), 2);
+  EXPECT_EQ(json.at("generation").as_int(), 3);
   EXPECT_EQ(json.at("ranks").as_array()[1].at("phase").as_string(), "update");
   EXPECT_EQ(json.at("ranks").as_array()[1].at("step").as_int(), 7);
   status_.max_restarts = -1;
