@@ -87,6 +87,7 @@ int Agent::serve() {
     if (ranks_) {
       ranks_->pump();
       reap();
+      check_unkillable();
       advance_fetch();
       advance_parking();
       look_for_hung();
@@ -168,6 +169,7 @@ void Agent::start(const NodeStart& start) {
     job_.env = start.env;
     job_.has_snapshots = start.has_snapshots;
     job_.watches_hangs = true;
+    job_.unkillable_ms = options_.unkillable_ms;
     job_.describe_call = options_.describe_call;
     job_.node = {static_cast<int>(start.node * start.ranks_per_node),
                  static_cast<int>(start.num_nodes * start.ranks_per_node), start.store,
@@ -183,6 +185,7 @@ void Agent::start(const NodeStart& start) {
     watch_ = std::make_unique<RankWatch>(job_, *ranks_);
     if (start.has_saved) ranks_->world().note_saved();
     ranks_->world().set_store(start.store);
+    ranks_->world().set_run_generation(start.generation);
     if (start.has_snapshots) expect_deaths();
     if (start.step >= 0) return begin_fetch();
     for (int r = 0; r < ranks_->size(); ++r) ranks_->start(r);
@@ -232,13 +235,14 @@ void Agent::reap() {
     end.was_killed = rank.was_killed;
     std::string words = ranks_->world().failure(r).value_or("");
     if (words.empty() && rank.err) words = rank.err->last_line();
-    end.words = printable_line(words);
+    end.words = printable_message(words);
     const bool is_stopped =
         end.exit_code == kRegroupExit || (stop_signal_ != 0 && end.exit_code == 128 + stop_signal_);
     if (end.signal == 0 && (end.exit_code == 0 || is_stopped)) {
       ranks_->world().note_ended(r);
     } else {
-      ranks_->world().abort(fmt::format("rank {} has ended: {}", end.rank, end.words));
+      ranks_->world().abort(
+          fmt::format("rank {} has ended: {}", end.rank, printable_line(end.words)));
     }
     beat_at_ = Clock::now();
     beat();  // how far it was, before its end is judged
@@ -280,6 +284,16 @@ std::vector<RankStatus> Agent::status_of_ranks() const {
     all.push_back(rank);
   }
   return all;
+}
+
+// The run goes on without this node, which may join again. Its connection ends first: the
+// supervisor is not to wait for what is left here.
+void Agent::check_unkillable() {
+  const auto stuck = ranks_->find_unkillable();
+  if (!stuck) return;
+  const std::string words = ranks_->describe_unkillable(*stuck);
+  channel_->shut_down();
+  throw PeerError(words);
 }
 
 void Agent::check_silence() const {

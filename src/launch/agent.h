@@ -18,6 +18,7 @@ struct AgentOptions {
   bool is_first = false;              // the supervisor's child
   int64_t join_ms = 60'000;           // to reach the supervisor, also after it was lost
   int64_t silence_ms = 10'000;        // without a word of it: it is lost, and the ranks are killed
+  int64_t unkillable_ms = 30'000;     // JobOptions' one: then this node counts as lost
   std::string program = "/proc/self/exe";
   // JobOptions' one: a rank's last collective in words.
   std::function<std::string(uint64_t call)> describe_call = nullptr;

@@ -23,10 +23,11 @@ void Agent::advance_parking() {
   parking_->look();
   if (!is_parking() || !parking_->is_quiet()) return;
   has_reported_parked_ = true;
-  send(NodeMessage::kParked,
-       Parked{start_.generation, ranks_->world().abort_reason(), ranks_->slots()->common_steps(),
-              kept_ ? kept_->common_steps() : std::vector<int64_t>{}}
-           .write());
+  send(
+      NodeMessage::kParked,
+      Parked{start_.generation, ranks_->world().abort_reason(), ranks_->slots()->common_steps(),
+             kept_ ? kept_->common_steps() : std::vector<int64_t>{}, ranks_->world().memory_fault()}
+          .write());
 }
 
 void Agent::park(const Park& park) {
@@ -39,7 +40,7 @@ void Agent::park(const Park& park) {
   }
   if (!parking_) return;
   parking_->begin(park.reason);
-  if (park.is_hang) parking_->hurry();
+  parking_->hurry(park.is_hang);
 }
 
 // Every rank of the run is parked or has ended: nobody touches the world, the slots or files.
@@ -52,6 +53,7 @@ void Agent::resume(const Resume& resume) {
   was_finishing_ = has_reported_parked_ = false;
   parking_->end();
   ranks_->world().set_store(resume.store);
+  ranks_->world().set_run_generation(resume.generation);
   std::vector<int> dead;
   for (int r = 0; r < ranks_->size(); ++r) {
     if (!(*ranks_)[r].is_running) dead.push_back(r);
@@ -69,8 +71,21 @@ void Agent::begin_fetch() {
                                        ranks_->shared_slots());
 }
 
+// The supervisor decides what follows: storage, unless another node was lost meanwhile.
+void Agent::give_up_fetch(const std::string& why) {
+  fetch_.reset();
+  const std::string words =
+      fmt::format("node {} could not fetch the copies of its snapshots: {}", start_.node, why);
+  ranks_->world().note_memory_fault(words);
+  parking_->begin(words);
+}
+
 void Agent::advance_fetch() {
-  if (!fetch_ || !fetch_->is_done()) return;
+  try {
+    if (!fetch_ || !fetch_->is_done()) return;
+  } catch (const Error& e) {
+    return give_up_fetch(e.what());
+  }
   fetch_.reset();
   ShmWorld& world = ranks_->world();
   world.note_death(fetch_begin_ms_);

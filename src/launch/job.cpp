@@ -34,6 +34,7 @@ int JobSupervisor::run() {
     reap();
     look_for_hang();
     if (const auto hung = watch_.find_hung(recovery_ || kill_at_)) handle_hang(*hung);
+    if (const auto stuck = ranks_.find_unkillable()) return give_up(*stuck);
     if (recovery_) advance_recovery();
     if (kill_at_ && Clock::now() >= *kill_at_) ranks_.kill_all();
     show_status();
@@ -42,6 +43,15 @@ int JobSupervisor::run() {
   report_cause();
   show_status(true);
   return exit_code();
+}
+
+// The system does not let go of it: nobody may touch what it may still be writing to.
+int JobSupervisor::give_up(int rank) {
+  const std::string words = ranks_.describe_unkillable(rank);
+  log_error("{}", words);
+  if (!std::exchange(is_reported_, true)) report("failed", rank, words);
+  show_status(true);
+  return kPeerExit;
 }
 
 // Until a signal arrives, a rank prints, or it is time to act.

@@ -38,6 +38,7 @@ struct JobOptions {
   bool has_snapshots = false;         // ranks get slots for them (SnapshotSlots)
   int64_t park_ms = 10'000;           // for a rank to park; then it is replaced too
   int64_t hung_park_ms = 1'000;       // where others have waited for it until their deadline
+  int64_t unkillable_ms = 30'000;     // after SIGKILL: the system cannot end it
   bool watches_hangs = false;         // ranks note their phases: those that hang are found
   // A rank's last collective in words (Heartbeat::note_call); empty: not known.
   std::function<std::string(uint64_t call)> describe_call = nullptr;
@@ -56,15 +57,16 @@ struct JobOptions {
 
 // event: started, stopping (a signal arrived), failed (the cause), ended, killed; died (a rank
 // whose death does not end the job; no rank touches any file when this is called), hung (a rank
-// that is about to be killed: what it did last on the first line, then its stack), continued (from
-// which step).
+// that is about to be killed: what it did last on the first line, then its stack), recovery_failed
+// (the snapshots could not be read: storage follows), continued (from which step).
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
 
 // The exit code: 0; the failing rank's own; 75 where a signal killed it or it lost its peers; 128 +
 // N where all stopped on signal N (base/stop.h) and have saved, or had nothing to save. No rank is
 // left when this returns or throws. The first signal is acknowledged on standard error, and ranks
 // learn of it only through the world (ShmWorld::request_stop); they ignore signals themselves. A
-// second SIGINT or SIGTERM kills the ranks, and the exit code is 1.
+// second SIGINT or SIGTERM kills the ranks, and the exit code is 1. A rank that SIGKILL does not
+// end within unkillable_ms ends the job with 75, and may be left.
 [[nodiscard]] int run_local_job(const JobOptions& options, const EventSink& sink);
 
 }  // namespace weft

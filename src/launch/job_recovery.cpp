@@ -81,8 +81,8 @@ void JobSupervisor::advance_recovery() {
     return ranks_.kill_all();
   }
   if (!has_parked_or_ended()) return;
-  const std::optional<int64_t> step =
-      ranks_.slots() ? ranks_.slots()->newest_common() : std::nullopt;
+  const bool can_read = ranks_.slots() && ranks_.world().memory_fault().empty();
+  const std::optional<int64_t> step = can_read ? ranks_.slots()->newest_common() : std::nullopt;
   if (!step && ranks_.is_any_running()) return ranks_.kill_all();
   continue_from(step);
 }
@@ -99,7 +99,9 @@ void JobSupervisor::continue_from(std::optional<int64_t> step) {
               options_.max_restarts > 0
                   ? fmt::format(" (restart {} of {})", num_restarts_, options_.max_restarts)
                   : "");
-  report("died", recovery.rank, recovery.reason);
+  const std::string fault = ranks_.world().memory_fault();
+  if (!fault.empty()) report("recovery_failed", -1, fault);
+  if (fault.empty() || recovery.rank >= 0) report("died", recovery.rank, recovery.reason);
   restarted_step_ = step.value_or(ranks_.world().last_step());
   if (!step && ranks_.slots()) ranks_.slots()->drop_all();
   ranks_.world().reset(dead, step.value_or(-1));

@@ -36,6 +36,7 @@ class JobSupervisor {
     return weft::describe_end(ranks_, rank, stop_signal_);
   }
   int exit_code() const;
+  int give_up(int rank);
   void show_status(bool has_changed = false);
   JobStatus status() const;
   void report(const char* event, int rank, const std::string& text) const {

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "launch/cores.h"
 #include "launch/rank_context.h"
 #include "launch/start_rank.h"
@@ -44,9 +47,41 @@ LocalRanks::LocalRanks(const JobOptions& options)
 
 LocalRanks::~LocalRanks() {
   kill_all();
-  for (Process& rank : ranks_) {
-    if (rank.is_running) ::waitpid(rank.pid, &rank.status, 0);
+  for (int r = 0; r < size(); ++r) {
+    Process& rank = ranks_[static_cast<size_t>(r)];
+    while (rank.is_running && ::waitpid(rank.pid, &rank.status, WNOHANG) == 0) {
+      if (is_unkillable(rank)) {
+        log_error("{}; it is left", describe_unkillable(r));
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
+}
+
+bool LocalRanks::is_unkillable(const Process& rank) const {
+  return rank.is_running && rank.was_killed &&
+         monotonic_ms() - rank.killed_ms > options_.unkillable_ms;
+}
+
+std::optional<int> LocalRanks::find_unkillable() const {
+  for (int r = 0; r < size(); ++r) {
+    if (is_unkillable((*this)[r])) return r;
+  }
+  return std::nullopt;
+}
+
+// The letter of proc_pid_stat(5), behind the command in brackets.
+std::string LocalRanks::describe_unkillable(int r) const {
+  std::ifstream file(fmt::format("/proc/{}/stat", (*this)[r].pid));
+  std::string line;
+  std::getline(file, line);
+  const size_t end = line.rfind(") ");
+  return fmt::format(
+      "rank {}, process {}, was killed and has not ended within {} s (state {}): it waits for a "
+      "disk or a device that does not answer",
+      number(r), (*this)[r].pid, options_.unkillable_ms / 1000,
+      end != std::string::npos ? line.substr(end + 2, 1) : "unknown");
 }
 
 void LocalRanks::start(int r) {
@@ -111,6 +146,7 @@ void LocalRanks::kill(int r) {
   Process& rank = ranks_[static_cast<size_t>(r)];
   if (!rank.is_running || rank.was_killed) return;
   rank.was_killed = true;
+  rank.killed_ms = monotonic_ms();
   ::kill(rank.pid, SIGKILL);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ namespace weft {
 class LocalRanks {
  public:
   explicit LocalRanks(const JobOptions& options);  // which must outlive it
-  ~LocalRanks();                                   // no rank survives it
+  ~LocalRanks();  // no rank survives it, unless the system cannot end it
   LocalRanks(const LocalRanks&) = delete;
   LocalRanks& operator=(const LocalRanks&) = delete;
 
@@ -28,6 +29,7 @@ class LocalRanks {
     pid_t pid = -1;
     bool is_running = false;
     bool was_killed = false;  // by us
+    int64_t killed_ms = 0;    // when
     int status = 0;
     std::unique_ptr<LinePrefixer> out, err;
   };
@@ -47,6 +49,10 @@ class LocalRanks {
   void kill(int rank);
   void kill_all();
   bool is_any_running() const;
+  // A rank that was killed JobOptions::unkillable_ms ago and has not ended: a system call that
+  // nothing interrupts (a disk, a driver) holds it. It runs no code of ours any more.
+  std::optional<int> find_unkillable() const;
+  std::string describe_unkillable(int rank) const;
   int64_t shared_bytes() const;  // of the world and the slots, as far as they are in memory
 
   // Their output: what to poll, and passing on what has come.
@@ -55,6 +61,7 @@ class LocalRanks {
   void finish_output();
 
  private:
+  bool is_unkillable(const Process& rank) const;
   std::unique_ptr<LinePrefixer> make_prefixer(int rank, int from, int to) const;
 
   const JobOptions& options_;

@@ -43,6 +43,7 @@ class Agent {
   int64_t node_before() const { return (start_.node + start_.num_nodes - 1) % start_.num_nodes; }
   void begin_fetch();
   void advance_fetch();
+  void give_up_fetch(const std::string& why);
   void report_unstarted();
   void send(NodeMessage kind, const std::string& payload = "") {
     queue_message(channel_.get(), kind, payload);
@@ -59,6 +60,7 @@ class Agent {
   bool is_anyone_running() const { return ranks_ && ranks_->is_any_running(); }
   int leave(const Verdict& verdict);
   void check_silence() const;
+  void check_unkillable();
 
   const AgentOptions& options_;
   Secret secret_;

@@ -1,23 +1,15 @@
 // launch/node_ends.cpp: first cause first.
 #include "launch/node_ends.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
+#include "launch/rank_end.h"
 #include "net/regroup.h"
 
 namespace weft {
-namespace {
-
-constexpr int kPeerExit = 75;
-
-std::string signal_text(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
-}
-
-}  // namespace
 
 NodeEnds::NodeEnds(int num_nodes, int ranks_per_node) : ranks_per_node_(ranks_per_node) {
   begin(num_nodes);
@@ -63,7 +55,7 @@ bool NodeEnds::lose(int node, const std::string& words) {
 }
 
 void NodeEnds::refuse(int node, const std::string& words, int exit_code) {
-  if (!refusal_) refusal_ = {-1, words, exit_code, true};
+  if (!refusal_) refusal_ = {-1, words, exit_code, true, words};
   end_node(node);
 }
 
@@ -99,12 +91,16 @@ const NodeEnds::Rank* NodeEnds::first(Kind kind) const {
 std::optional<NodeEnds::Cause> NodeEnds::cause() const {
   if (refusal_) return refusal_;
   const auto of = [](const Rank* rank, int code, bool repeats) {
-    return Cause{static_cast<int>(rank->end.rank), describe(rank->end), code, repeats};
+    const std::string words = describe(rank->end);
+    const bool is_input = rank->end.signal == 0 && code == kUserExit && !rank->end.words.empty();
+    return Cause{static_cast<int>(rank->end.rank), words, code, repeats,
+                 is_input ? rank->end.words : words};
   };
   if (const Rank* failed = first(Kind::kFailed)) return of(failed, failed->end.exit_code, true);
   if (is_well(0)) return std::nullopt;
   if (const Rank* died = first(Kind::kDied)) return of(died, kPeerExit, false);
-  if (!lost_nodes_.empty()) return Cause{-1, lost_nodes_.front(), kPeerExit, false};
+  if (!lost_nodes_.empty())
+    return Cause{-1, lost_nodes_.front(), kPeerExit, false, lost_nodes_.front()};
   for (const Kind kind : {Kind::kLostPeers, Kind::kKilledByUs}) {
     if (const Rank* rank = first(kind)) return of(rank, kPeerExit, false);
   }
@@ -113,8 +109,9 @@ std::optional<NodeEnds::Cause> NodeEnds::cause() const {
 
 std::string NodeEnds::describe(const RankEnd& end) {
   std::string text =
-      end.signal != 0 ? fmt::format("rank {} was killed by {}", end.rank, signal_text(end.signal))
-                      : fmt::format("rank {} ended with exit code {}", end.rank, end.exit_code);
+      end.signal != 0
+          ? fmt::format("rank {} was killed by {}", end.rank, describe_signal(end.signal))
+          : fmt::format("rank {} ended with exit code {}", end.rank, end.exit_code);
   const bool is_well = end.signal == 0 && end.exit_code == 0;
   if (!end.words.empty() && !is_well) text += ": " + end.words;
   return text;

@@ -33,6 +33,7 @@ class NodeEnds {
     std::string words;
     int exit_code;
     bool would_repeat;
+    std::string report;  // the same for people: wrong input is not the rank's fault (report_end)
   };
   std::optional<Cause> cause() const;
   static std::string describe(const RankEnd& end);

@@ -2,6 +2,7 @@
 #include "launch/node_job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -114,12 +115,19 @@ void NodeSupervisor::judge() {
   }
   // A restart that was counted when ranks began to park may go on, but not after a stop signal.
   const bool may_restart = stop_signal_ == 0 && (is_counted_ || may_recover());
-  if (cause->would_repeat || !may_restart) return fail(cause->rank, cause->words, cause->exit_code);
+  if (cause->would_repeat || !may_restart) {
+    log_error("{}", cause->report);
+    return end_failed(cause->rank, cause->words, cause->exit_code);
+  }
   recover(*cause);
 }
 
 void NodeSupervisor::fail(int rank, const std::string& words, int code) {
   log_error("{}", words);
+  end_failed(rank, words, code);
+}
+
+void NodeSupervisor::end_failed(int rank, const std::string& words, int code) {
   report("failed", rank, words);
   finish(code, words);
 }
@@ -133,13 +141,19 @@ bool NodeSupervisor::may_recover() {
   return o_.job.max_restarts < 0 || num_restarts_ < o_.job.max_restarts;
 }
 
+// A recovery that memory did not allow has ended ranks, but none of them is its cause.
 void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
-  count_restart(cause.words);
-  warn_of_restart(cause.words, "storage");
-  for (const std::string& words : ends_.lost_nodes()) report("node_lost", -1, words);
-  if (cause.rank >= 0) report("died", cause.rank, cause.words);
+  const std::string fault = std::exchange(memory_fault_, "");
+  const std::string& words = fault.empty() ? cause.words : fault;
+  count_restart(words);
+  warn_of_restart(words, "storage");
+  for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
+  if (!fault.empty())
+    report("recovery_failed", -1, fault);
+  else if (cause.rank >= 0)
+    report("died", cause.rank, cause.words);
   report("continued", -1, "storage");
-  begin_gathering(cause.words);
+  begin_gathering(words);
 }
 
 // From the last beats.

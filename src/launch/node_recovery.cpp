@@ -50,6 +50,7 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   has_warned_ = false;
   gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);
   parked_reason_ = reason;
+  is_hang_ = is_hang;
   count_restart(reason);
   abort_store(reason);
   ask_to_park(reason, is_hang, false);
@@ -62,9 +63,18 @@ void NodeSupervisor::handle_parked(const JoinedAgent& from, Parked parked) {
   if (phase_ == Phase::kParking) parked_.at(static_cast<size_t>(from.node)) = std::move(parked);
 }
 
+// The death of a rank, or the loss of a node, may arrive after what other nodes have made of it:
+// nobody hangs then, and who still completes a write has the time for it.
+void NodeSupervisor::note_death(const std::string& words) {
+  if (phase_ != Phase::kParking) return begin_parking(words, false);
+  if (std::exchange(is_hang_, false)) ask_to_park(words, false, false);
+}
+
 // A lost node's slots live on as copies.
 void NodeSupervisor::react_to_loss(int node, const std::string& words) {
-  if (phase_ != Phase::kParking) return begin_parking(words, false);
+  const bool was_parking = phase_ == Phase::kParking;
+  note_death(words);
+  if (!was_parking) return;
   parked_.at(static_cast<size_t>(node)).reset();
   is_fresh_.at(static_cast<size_t>(node)) = false;
 }
@@ -98,6 +108,15 @@ std::optional<int64_t> NodeSupervisor::newest_parked_step() const {
   return newest;
 }
 
+// Where no node was lost, nobody else has what a rank could not read.
+std::string NodeSupervisor::memory_fault() const {
+  if (!ends_.lost_nodes().empty()) return "";
+  for (const std::optional<Parked>& parked : parked_) {
+    if (parked && !parked->fault.empty()) return parked->fault;
+  }
+  return "";
+}
+
 // Whether every place has an agent again.
 bool NodeSupervisor::fill_lost_places() {
   const std::vector<JoinedAgent*> before = nodes_;
@@ -110,8 +129,10 @@ void NodeSupervisor::advance_parking() {
   if (!are_all_quiet()) return;
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
   const std::optional<int64_t> step = newest_parked_step();
-  // What would repeat ends the run; rank 0 may have finished it alone; nothing is whole: storage.
-  if ((cause && cause->would_repeat) || ends_.is_well(0) || !step)
+  memory_fault_ = memory_fault();
+  // What would repeat ends the run; rank 0 may have finished it alone; nothing is whole, or it
+  // cannot be read: storage.
+  if ((cause && cause->would_repeat) || ends_.is_well(0) || !step || !memory_fault_.empty())
     return begin_closing(parked_reason_);
   if (fill_lost_places()) return resume(*step, cause);
   // An elastic run goes on without nodes; the first one's next agent is on its way.

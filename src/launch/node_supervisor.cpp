@@ -135,7 +135,9 @@ void NodeSupervisor::handle_end(const JoinedAgent& from, const RankEnd& end) {
   if (end.rank != 0 && is_finishing() && ends_.may_pass(end.rank)) return;
   const std::string words = NodeEnds::describe(end);
   if (!ends_.is_death(end.rank)) return begin_closing(words);
-  if (phase_ != Phase::kParking) begin_parking(words, false);  // else one more to replace
+  // One more to replace: it was found to hang, and its agent has killed it.
+  if (phase_ == Phase::kParking && !ends_.may_pass(end.rank)) return;
+  note_death(words);
 }
 
 // Rank 0 needs nobody any more.

@@ -76,10 +76,12 @@ class NodeSupervisor {
   void ask_to_park(const std::string& reason, bool is_hang, bool is_end);
   void begin_parking(const std::string& reason, bool is_hang);
   void handle_parked(const JoinedAgent& from, Parked parked);
+  void note_death(const std::string& words);
   void react_to_loss(int node, const std::string& words);
   bool are_all_quiet() const;
   const std::vector<int64_t>* steps_of(size_t node) const;
   std::optional<int64_t> newest_parked_step() const;
+  std::string memory_fault() const;
   bool fill_lost_places();
   void advance_parking();
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
@@ -88,6 +90,7 @@ class NodeSupervisor {
 
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);
+  void end_failed(int rank, const std::string& words, int code);
   void report_status();
   bool is_finishing() const;
   void report(const char* event, int rank, const std::string& text) const {
@@ -113,11 +116,12 @@ class NodeSupervisor {
   std::vector<std::optional<Parked>> parked_;  // of each node, in kParking
   std::vector<bool> is_fresh_;                 // its agent takes the place of a lost one
   bool has_warned_ = false;                    // that another node is waited for
-  std::string parked_reason_;
-  bool is_counted_ = false;    // this generation's end, as a restart
-  bool is_free_ = false;       // it is none: a node could not start
-  int num_left_out_ = 0;       // nodes that could not start
-  Clock::time_point grow_at_;  // not before
+  bool is_hang_ = false;                       // ranks have parked, and nobody has died so far
+  std::string parked_reason_, memory_fault_;   // memory_fault_: why it goes on from storage
+  bool is_counted_ = false;                    // this generation's end, as a restart
+  bool is_free_ = false;                       // it is none: a node could not start
+  int num_left_out_ = 0;                       // nodes that could not start
+  Clock::time_point grow_at_;                  // not before
   Clock::time_point gather_until_;
   std::optional<Clock::time_point> kill_at_;  // in kClosing
   int64_t generation_ = -1;

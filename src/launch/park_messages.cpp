@@ -28,13 +28,15 @@ std::string Parked::write() const {
   return dump_message({{"generation", generation},
                        {"reason", shortened(reason)},
                        {"steps", array_of_numbers(steps)},
-                       {"kept", array_of_numbers(kept)}});
+                       {"kept", array_of_numbers(kept)},
+                       {"fault", shortened(fault)}});
 }
 
 Parked Parked::read(std::string_view text) {
   const MessageFields fields(text, "an agent's parked ranks");
   return {fields.number("generation", 0, INT64_MAX), fields.text("reason"),
-          fields.numbers("steps", 0, kMaxSteps), fields.numbers("kept", 0, kMaxSteps)};
+          fields.numbers("steps", 0, kMaxSteps), fields.numbers("kept", 0, kMaxSteps),
+          fields.text("fault")};
 }
 
 std::string Hung::write() const {

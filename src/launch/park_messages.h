@@ -25,6 +25,7 @@ struct Parked {
   std::string reason;          // as its ranks have it
   std::vector<int64_t> steps;  // that are whole in the slots of all its ranks
   std::vector<int64_t> kept;   // and in the copies of those of the node before it
+  std::string fault = "";      // why its ranks cannot continue from slots; "": they can
   std::string write() const;
   static Parked read(std::string_view text);
 };

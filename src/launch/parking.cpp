@@ -17,7 +17,7 @@ void Parking::look() {
   const auto hung = watch_.find_hung(false);
   if (!hung) return;
   begin(watch_.describe_hang(*hung));
-  hurry();
+  hurry(true);
 }
 
 void Parking::begin(const std::string& reason) {

@@ -23,7 +23,7 @@ class Parking {
   // Begins where the world was aborted, or where a rank hangs that no collective has found.
   void look();
   void begin(const std::string& reason);  // also aborts the world; does nothing where it has begun
-  void hurry() { is_hurried_ = true; }    // nobody has died: one of them hangs
+  void hurry(bool is_hurried) { is_hurried_ = is_hurried; }  // nobody has died: one of them hangs
   bool has_begun() const { return began_.has_value(); }
   // Whether each rank is parked or has ended. Kills those that are late.
   bool is_quiet();

@@ -1,4 +1,4 @@
-// net/fence.h: the order of plain bytes around an atomic word, for memory that other processes read.
+// net/fence.h: the order of plain bytes around an atomic word, in memory that processes share.
 #pragma once
 
 #include <atomic>

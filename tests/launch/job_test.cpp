@@ -1,6 +1,7 @@
 // tests/launch/job_test.cpp: a local job: how it ends, its output, what it leaves behind.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -203,6 +204,28 @@ TEST(Job, EndsWithinASecond) {
   expect_part(job.out(), "event failed 1 rank 1 ended with exit code 1");
   expect_part(job.out(), "event killed 0");
   expect_no_rank_left(job, 3);
+}
+
+// It was killed, and its parent does not see it end: as in a system call that nothing interrupts.
+// (Who traces a process sees its end first, and this test does not look.)
+TEST(Job, ARankThatCannotBeKilledEndsIt) {
+  ::setenv("GRACE_MS", "100", 1);
+  ::setenv("UNKILLABLE_MS", "1000", 1);
+  Supervisor job({"3", "train"});
+  ::unsetenv("GRACE_MS");
+  ::unsetenv("UNKILLABLE_MS");
+  ASSERT_TRUE(job.wait_for("rank 1 trains") && job.wait_for("rank 2 trains"));
+  const pid_t held = job.pid_of(1);
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, held, nullptr, nullptr), 0);
+  ASSERT_EQ(::kill(job.pid_of(2), SIGKILL), 0);
+  EXPECT_EQ(job.wait(), 75);
+  expect_part(job.err(), "error: rank 2 was killed by SIGKILL");
+  expect_part(job.err(), fmt::format("error: rank 1, process {}, was killed and has not ended "
+                                     "within 1 s (state ",
+                                     held));
+  expect_part(job.out(), "event failed 2 ");
+  EXPECT_EQ(job.out().find("event failed 1 "), std::string::npos);
+  ::waitpid(held, nullptr, 0);
 }
 
 TEST(Job, ARankThatHangsIsNamedByItsPeers) {

@@ -51,6 +51,17 @@ TEST(NodeEnds, AFailureComesBeforeADeath) {
   EXPECT_TRUE(cause->would_repeat);
 }
 
+// As on one machine: people need not know which rank found it.
+TEST(NodeEnds, WrongInputIsReportedInItsOwnWords) {
+  const auto cause = ends_of({exited(2, 2, "no such file\n  hint: give another")}).cause();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->words, "rank 2 ended with exit code 2: no such file\n  hint: give another");
+  EXPECT_EQ(cause->report, "no such file\n  hint: give another");
+  EXPECT_EQ(ends_of({exited(2, 1, "disk full")}).cause()->report,
+            "rank 2 ended with exit code 1: disk full");
+  EXPECT_EQ(ends_of({exited(2, 2)}).cause()->report, "rank 2 ended with exit code 2");
+}
+
 TEST(NodeEnds, WhatTheAgentKilledIsNoCause) {
   const auto cause = ends_of({killed(1, SIGKILL, true), killed(2, SIGKILL, true)}).cause();
   ASSERT_TRUE(cause);

@@ -1,8 +1,19 @@
 // tests/launch/node_job_test.cpp: starts, ends, signals and losses of a job on several nodes.
 #include "tests/launch/node_job.h"
 
+#include <sys/ptrace.h>
+
+#include <fstream>
+
 namespace weft::testing {
 namespace {
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::ifstream words(fmt::format("/proc/{0}/task/{0}/children", parent));
+  std::vector<pid_t> children;
+  for (pid_t child = 0; words >> child;) children.push_back(child);
+  return children;
+}
 
 TEST_F(NodeJob, RanksOfTwoNodesMeetAndTheirOutputIsForwarded) {
   train({"report"});
@@ -34,7 +45,10 @@ TEST_F(NodeJob, AFailureThatWouldRepeatEndsAll) {
   EXPECT_EQ(train_->wait(), 2);
   EXPECT_EQ(agent->wait(), 2);
   const std::string text = train_->text();
-  EXPECT_NE(text.find("rank 2 ended with exit code 2: the run file is wrong"), std::string::npos);
+  EXPECT_NE(text.find("event failed 2 rank 2 ended with exit code 2: the run file is wrong"),
+            std::string::npos);
+  EXPECT_NE(text.find("\nerror: the run file is wrong\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("\nerror: rank 2 ended"), std::string::npos) << text;
   EXPECT_EQ(text.find("generation 1"), std::string::npos) << text;
 }
 
@@ -138,19 +152,35 @@ TEST_F(NodeJob, AnAgentThatLosesItsSupervisorEndsItsRanksAndLeaves) {
   train({"train"});
   const auto agent = join("agent");
   ASSERT_TRUE(all_train(4));
-  std::istringstream words([&] {
-    std::ostringstream all;
-    all << std::ifstream(fmt::format("/proc/{0}/task/{0}/children", agent->pid())).rdbuf();
-    return all.str();
-  }());
-  std::vector<pid_t> ranks;
-  for (pid_t rank = 0; words >> rank;) ranks.push_back(rank);
+  const std::vector<pid_t> ranks = children_of(agent->pid());
   EXPECT_EQ(ranks.size(), 2u);
   train_->send(SIGKILL);
   EXPECT_EQ(agent->wait(), 75) << agent->text();
   EXPECT_TRUE(agent->says("cannot be reached"));
   for (const pid_t rank : ranks)
     EXPECT_FALSE(std::filesystem::exists(fmt::format("/proc/{}", rank)));
+}
+
+// As a rank in a system call that nothing interrupts: it was killed, and its parent does not see it
+// end. (Who traces a process sees that first, and this test never looks.)
+TEST_F(NodeJob, ANodeWithARankThatCannotBeKilledIsLost) {
+  const auto set_time = [] { ::setenv("UNKILLABLE_MS", "1000", 1); };
+  train({"train"}, {{"UNKILLABLE_MS", "1000"}, {"GRACE_MS", "100"}});
+  const auto agent = join("agent", "", set_time);
+  ASSERT_TRUE(all_train(4));
+  const std::vector<pid_t> ranks = children_of(agent->pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, ranks[0], nullptr, nullptr), 0);
+  ::kill(ranks[1], SIGKILL);
+  EXPECT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
+  EXPECT_TRUE(agent->says("was killed and has not ended within 1 s")) << agent->text();
+  EXPECT_TRUE(agent->says("; it is left")) << agent->text();
+  ASSERT_TRUE(train_->says("event started -1 generation 1")) << train_->text();  // it joins again
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(agent->wait(), 143) << agent->text();
+  ::waitpid(ranks[0], nullptr, 0);
 }
 
 TEST_F(NodeJob, TheWrongSecretIsRefusedAndAMissingNodeNamed) {

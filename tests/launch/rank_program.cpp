@@ -3,7 +3,8 @@
 // rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
-// SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes.
+// SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
+// of JobOptions.
 // rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
 #include <sched.h>
 #include <unistd.h>
@@ -109,6 +110,16 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
   return train_for_ever(me, *comm, data, count, what == "slow_save" ? 1000 : 0);
 }
 
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? text : "";
+}
+
+int64_t number_of(const char* variable, int64_t otherwise) {
+  const std::string text = text_of(variable);
+  return text.empty() ? otherwise : std::stoll(text);
+}
+
 int run_as_agent(const std::vector<std::string>& words) {
   require(words.size() == 6, "usage: {} agent --join HOST:PORT --secret-file FILE", words[0]);
   AgentOptions options;
@@ -116,12 +127,8 @@ int run_as_agent(const std::vector<std::string>& words) {
   options.secret_file = words[5];
   options.is_first = std::getenv(kFirstAgentVariable) != nullptr;
   options.join_ms = 3000;
+  options.unkillable_ms = number_of("UNKILLABLE_MS", options.unkillable_ms);
   return run_agent(options);
-}
-
-std::string text_of(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? text : "";
 }
 
 int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
@@ -148,7 +155,7 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
     }
     return fit;
   };
-  options.join_ms = std::getenv("JOIN_MS") != nullptr ? std::stoi(std::getenv("JOIN_MS")) : 20'000;
+  options.join_ms = number_of("JOIN_MS", 20'000);
   return run_node_job(options, sink);
 }
 
@@ -164,6 +171,8 @@ int run(int argc, char** argv) {
   options.deadline_ms = words[2] == "hang" ? 500 : 30'000;
   // Time for well-behaved ranks to report what ended them, even on a busy machine.
   if (words[2] != "deaf" && words[2] != "hang") options.grace_ms = 10'000;
+  options.grace_ms = number_of("GRACE_MS", options.grace_ms);
+  options.unkillable_ms = number_of("UNKILLABLE_MS", options.unkillable_ms);
   if (words[2] == "no_program") options.program = "/nowhere/weft";
   const EventSink sink = [](const char* event, int rank, const std::string& text) {
     say(fmt::format("event {} {} {}", event, rank, text));
