@@ -38,6 +38,16 @@ size_t num_events(const TinyRun& run, const std::string& name, const char* event
   return event_lines(run.dir(name), event).size();
 }
 
+std::vector<int64_t> generations_of(const TinyRun& run, const std::string& name) {
+  std::vector<int64_t> all;
+  std::istringstream text(slurp(run.dir(name) / "events.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    const Json event = parse_json(line, "events");
+    if (const Json* generation = event.find("generation")) all.push_back(generation->as_int());
+  }
+  return all;
+}
+
 void expect_same_run(const TinyRun& run, const std::string& a, const std::string& b) {
   for (const char* part : {"", "final", "checkpoints/best"})
     EXPECT_EQ(hash_of(run.dir(a) / part), hash_of(run.dir(b) / part)) << b << " " << part;

@@ -13,6 +13,9 @@ bool is_any_left(const TinyRun& run);  // a process of one of its runs
 size_t num_steps(const TinyRun& run, const std::string& name);
 size_t num_events(const TinyRun& run, const std::string& name, const char* event);
 
+// Of the run's ranks, in the order in which events.jsonl has them: starts and recoveries.
+std::vector<int64_t> generations_of(const TinyRun& run, const std::string& name);
+
 // Checkpoints, the best, final/ and metrics are those of a run that nothing disturbed.
 void expect_same_run(const TinyRun& run, const std::string& a, const std::string& b);
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/e2e/node_run.h"
+#include "tests/e2e/spoiled_slots.h"
 
 namespace weft::testing {
 namespace {
@@ -121,6 +122,61 @@ TEST(NodesSurvive, ALostNodeIsReplacedFromItsPartnersMemory) {
     expect_same_run(run, "calm", "hit");
     EXPECT_FALSE(is_any_left(run));
   }
+}
+
+// What a rank cannot read will not be there the next time either: all nodes go back to the newest
+// checkpoint. From then on memory is good again, and generations are counted through.
+TEST(NodesSurvive, MemoryThatCannotBeReadSendsTheRunToStorage) {
+  const TinyRun run;
+  const std::vector<std::string> more =
+      sets_of(run, "calm", {"parallel.dp=4", "train.micro_batch=1", "launch.max_restarts=4"});
+  run.train_well(more);
+  NodeRun nodes(run, "hit", more);
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 40; }));
+  ASSERT_TRUE(spoil_layouts(slot_segments(nodes.agent().pid()).at(0), 2));
+  ::kill(nodes.ranks_of(0).at(1), SIGKILL);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_events(run, "hit", "started") == 2; }));
+  const size_t steps = num_steps(run, "hit") + 20;
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= steps; }));
+  ::kill(nodes.ranks_of(1).at(1), SIGKILL);
+  const Ended train = nodes.train().wait(), agent = nodes.agent().wait();
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  EXPECT_EQ(agent.exit_code, 0) << agent.err;
+  expect_parts(train.err, {" cannot read the snapshots of step ",
+                           "continuing from storage (restart 2 of 4)", ", as generation 3"});
+  EXPECT_EQ(num_events(run, "hit", "recovery_failed"), 1u) << train.err;
+  EXPECT_EQ(generations_of(run, "hit"), (std::vector<int64_t>{0, 2, 3})) << train.err;
+  expect_same_run(run, "calm", "hit");
+  EXPECT_FALSE(is_any_left(run));
+}
+
+// The partner says that it has the lost node's copies, and then cannot give them.
+TEST(NodesSurvive, CopiesThatCannotBeFetchedSendTheRunToStorage) {
+  const TinyRun run;
+  const std::vector<std::string> more =
+      sets_of(run, "calm", {"parallel.dp=4", "train.micro_batch=1", "launch.max_restarts=4"});
+  run.train_well(more);
+  NodeRun nodes(run, "hit", more);
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 5; }));
+  const std::unique_ptr<Program> spare = nodes.new_agent();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 40; }));
+  const std::vector<std::string> segments = slot_segments(children_of(nodes.train().pid()).at(0));
+  ASSERT_EQ(segments.size(), 2u);
+  for (const pid_t rank : nodes.ranks_of(1)) ::kill(rank, SIGSTOP);  // no more copies come
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ASSERT_TRUE(spoil_sizes(segments[1], 2));
+  nodes.agent().send(SIGKILL);
+  const Ended train = nodes.train().wait(), second = spare->wait();
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  expect_parts(train.err, {"node 1 could not fetch the copies of its snapshots: ",
+                           "continuing from storage (restart 2 of 4)"});
+  EXPECT_EQ(num_events(run, "hit", "recovery_failed"), 1u) << train.err;
+  EXPECT_EQ(generations_of(run, "hit"), (std::vector<int64_t>{0, 2})) << train.err;
+  expect_same_run(run, "calm", "hit");
+  EXPECT_FALSE(is_any_left(run));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/e2e/disturbed_run.h"
+#include "tests/e2e/spoiled_slots.h"
 #include "tests/faults/preload.h"
 
 namespace weft::testing {
@@ -118,6 +119,49 @@ TEST(Survive, TheDirectoryStaysLocked) {
   }
   EXPECT_EQ(program.wait().exit_code, 0);
   EXPECT_TRUE(is_lock_free(file));
+}
+
+// Trying again would end as the first time: the run goes back to its newest checkpoint, and says
+// so. From then on memory is good again. Generations are counted through, whatever they started
+// from.
+TEST(Survive, MemoryThatCannotBeReadSendsTheRunToStorage) {
+  const TinyRun run;
+  const std::vector<std::string> layout = {"parallel.dp=2", "parallel.shard=zero3",
+                                           "launch.max_restarts=3"};
+  run.train_well(sets_of(run, "calm", layout));
+  Program program(run.words("train", sets_of(run, "hit", layout)));
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") >= 40; }));
+  const std::vector<std::string> segments = slot_segments(program.pid());
+  ASSERT_EQ(segments.size(), 1u);
+  ASSERT_TRUE(spoil_layouts(segments[0], 2));
+  ::kill(children_of(program.pid()).at(1), SIGKILL);
+  ASSERT_TRUE(program.wait_until([&] { return num_events(run, "hit", "started") == 2; }));
+  const size_t steps = num_steps(run, "hit") + 20;
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") >= steps; }));
+  ::kill(children_of(program.pid()).at(1), SIGKILL);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {" cannot read the snapshots of step ",
+                           "continuing from storage (restart 2 of 3)", ", as generation 3"});
+  EXPECT_EQ(num_events(run, "hit", "recovery_failed"), 1u) << ended.err;
+  EXPECT_EQ(generations_of(run, "hit"), (std::vector<int64_t>{0, 2, 3})) << ended.err;
+  EXPECT_GE(event_lines(run.dir("hit"), "started").at(1).at("step").as_int(), 30);
+  expect_same_run(run, "calm", "hit");
+  EXPECT_FALSE(is_any_left(run));
+}
+
+// It costs a restart of the budget.
+TEST(Survive, MemoryThatCannotBeReadAndNoRestartLeftEndsTheRun) {
+  const TinyRun run;
+  const std::vector<std::string> layout = {"parallel.dp=2", "launch.max_restarts=1"};
+  Program program(run.words("train", sets_of(run, "hit", layout)));
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") >= 40; }));
+  ASSERT_TRUE(spoil_layouts(slot_segments(program.pid()).at(0), 2));
+  ::kill(children_of(program.pid()).at(1), SIGKILL);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  expect_parts(ended.err, {" cannot read the snapshots of step "});
+  EXPECT_EQ(num_events(run, "hit", "started"), 1u);
 }
 
 // Nothing is in memory yet: all ranks are started again.
