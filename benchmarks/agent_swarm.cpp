@@ -1,7 +1,7 @@
 // benchmarks/agent_swarm.cpp: many agents without ranks in one process, for
 // benchmarks/agents_bench.py.
 //
-//   agent_swarm HOST:PORT SECRET_FILE COUNT SECONDS
+//   agent_swarm HOST:PORT SECRET_FILE COUNT SECONDS COMMIT
 //
 // To the supervisor they are agents of as many nodes: each has its channel, says hello, is
 // welcomed, and sends a beat per second. Prints how long the joining took, then beats until the
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "launch/node_messages.h"
 #include "net/channel.h"
 
@@ -75,10 +76,11 @@ void run(const Endpoint& endpoint, const Secret& secret, size_t count, double se
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    fmt::print(stderr, "usage: agent_swarm HOST:PORT SECRET_FILE COUNT SECONDS\n");
+  if (argc != 6) {
+    fmt::print(stderr, "usage: agent_swarm HOST:PORT SECRET_FILE COUNT SECONDS COMMIT\n");
     return 2;
   }
+  set_build_commit(argv[5]);  // the supervisor's
   try {
     run(parse_endpoint(argv[1]), Secret::from_file(argv[2]),
         static_cast<size_t>(std::atoll(argv[3])), std::atof(argv[4]));

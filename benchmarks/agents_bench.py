@@ -14,6 +14,7 @@ agents that are all one process.
 import argparse
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -84,9 +85,9 @@ def start_spares(network, folder, join, count):
     return started, time.monotonic() - begin
 
 
-def start_swarm(network, folder, program, run_dir, count, seconds):
+def start_swarm(network, folder, program, commit, run_dir, count, seconds):
     log = folder / "agents"
-    started = [network.start(1, log, program, "10.213.0.1:4711", run_dir / "secret", count, seconds + 60)]
+    started = [network.start(1, log, program, "10.213.0.1:4711", run_dir / "secret", count, seconds + 60, commit)]
     wait_for(lambda: "joined" in log.read_text() or started[0].poll() is not None, "all have joined")
     if started[0].poll() is not None:
         raise RuntimeError(log.read_text())
@@ -105,7 +106,9 @@ def measure(network, weft, folder, count, seconds, swarm):
         agents.append(network.start(1, folder / "agent", *join))
         stop_ranks(train, agents[0], run_dir)
         if swarm:
-            more, joined_s = start_swarm(network, folder, swarm, run_dir, count, seconds)
+            commit = subprocess.run([weft, "--version"], check=True, capture_output=True,
+                                    text=True).stdout.splitlines()[1].split()[1]
+            more, joined_s = start_swarm(network, folder, swarm, commit, run_dir, count, seconds)
         else:
             more, joined_s = start_spares(network, folder, join, count)
         agents += more

@@ -15,7 +15,8 @@ RunCommand add_agent(CommandOptions& app) {
   auto wait_s = std::make_shared<int64_t>(60);
   app.add_option("--join", w->join, "HOST:PORT of the run, as `weft train` prints it")->required();
   app.add_option("--secret-file", *file, "the run's secret, a file of mode 600")->required();
-  app.add_option("--wait", *wait_s, "seconds to wait for the run, also where it is lost")
+  app.add_option("--wait", *wait_s,
+                 "seconds to wait for the run, also where it is lost; default: 60")
       ->check(at_least(1, 7 * 86400), "SECONDS");
   return [w, file, wait_s] {
     w->secret_file = std::filesystem::absolute(*file);

@@ -46,6 +46,7 @@ RunCommand add_cache(CommandOptions& app);
 CommandOption::Check at_least(int64_t least, int64_t most = INT64_MAX);
 CommandOption::Check not_negative();
 
+void note_build();  // so that nodes can compare what they were built from (base/version.h)
 std::string version_text();
 Json version_json();  // {"version", "commit", "compiler", "back_ends"}
 

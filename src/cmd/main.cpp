@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   try {
+    weft::note_build();
     return run(argc, argv);
   } catch (const weft::Error& e) {
     return report(e.what(), e.hint(), e.exit_code());

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/printable.h"
+#include "checkpoint/list.h"
 #include "cmd/command.h"
 #include "cmd/slurm_task.h"
 #include "cmd/train_launched.h"
@@ -17,6 +18,7 @@
 #include "config/launch_env.h"
 #include "launch/cores.h"
 #include "launch/job.h"
+#include "launch/lease_watch.h"
 #include "launch/rank_context.h"
 #include "launch/rendezvous_file.h"
 #include "launch/slurm_place.h"
@@ -133,6 +135,14 @@ bool can_continue(const RunConfig& c, const TrainOptions& options) {
   return has_snapshot_slots(c) && run_address_of(c, options).empty();
 }
 
+bool has_checkpoint(const std::filesystem::path& dir) {
+  try {
+    return !list_checkpoints(dir).empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 struct Words {
   std::string run, engine = "local", secret_file;
   std::vector<std::string> sets;
@@ -193,7 +203,10 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
     report_failure(dir, failure->first, failure->second, hung);
   status.end(code, failure ? failure->second : "");
   if (code == kLostPeers)
-    log_info("the same command resumes from the newest checkpoint of {}", dir.string());
+    log_info("the same command {} {}",
+             has_checkpoint(dir) ? "resumes from the newest checkpoint of"
+                                 : "starts again; there is no checkpoint yet in",
+             dir.string());
   return code;
 }
 
@@ -280,6 +293,7 @@ int train_one(RunFile& file, Words& w, const RankContext& rank) {
 int run_train(Words& w) {
   check_words(w);
   const auto rank = RankContext::from_environment();
+  const LeaseWatch lease(rank);
   set_log_quiet(w.options.quiet || (rank && rank->rank > 0));
   std::optional<StopSignals> early;  // a rank has a supervisor that handles them
   if (!rank) early.emplace(nullptr);

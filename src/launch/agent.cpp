@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 constexpr int kPollMs = 50, kParkPollMs = 2;
 constexpr milliseconds kBeatEvery{1000};
 constexpr int64_t kTryMs = 3000;  // between looks for a signal, while it connects
+constexpr int kLeastMs = 200;     // between two attempts
 
 std::string host_name() {
   char name[256] = {};
@@ -48,25 +49,50 @@ int Agent::run() {
 
 bool Agent::connect() {
   const auto end = Clock::now() + milliseconds(options_.join_ms);
-  const Endpoint endpoint = parse_endpoint(options_.join);
-  const Identity self{kSupervisorService};
+  num_closed_ = 0;
   for (;;) {
     const auto left = (end - Clock::now()) / milliseconds(1);
-    try {
-      channel_ = std::make_unique<Channel>(Channel::connect(
-          endpoint, secret_, self, node_message_bounds(), std::clamp<int64_t>(left, 1, kTryMs)));
-      return true;
-    } catch (const PeerError& e) {
-      const std::string why = e.what();
-      if (Clock::now() >= end)
-        throw PeerError(fmt::format("the supervisor at {} cannot be reached within {:.0f} s: {}",
-                                    options_.join, 1e-3 * static_cast<double>(options_.join_ms),
-                                    why.substr(why.rfind(": ") + 2)),
-                        "is `weft train` running there, and does its launch.interface belong to a "
-                        "network that this node reaches?");
-    }
+    const auto why = try_connect(std::clamp<int64_t>(left, kLeastMs, kTryMs));
+    if (!why) return has_joined_ = true;
+    if (Clock::now() + milliseconds(kLeastMs) >= end) give_up(*why);
+    pollfd wanted{signals_.fd(), POLLIN, 0};
+    ::poll(&wanted, 1, kLeastMs);
     if (const auto code = handle_signals()) return false;
   }
+}
+
+// A supervisor that ends closes connections as one with another secret does. Which it was shows the
+// next attempt, or that this agent was known before.
+std::optional<std::string> Agent::try_connect(int64_t deadline_ms) {
+  is_foreign_ = false;
+  try {
+    channel_ = std::make_unique<Channel>(Channel::connect(parse_endpoint(options_.join), secret_,
+                                                          Identity{kSupervisorService},
+                                                          node_message_bounds(), deadline_ms));
+    return std::nullopt;
+  } catch (const ClosedHandshake& e) {
+    if (!has_joined_ && ++num_closed_ > 1) throw;
+    return "it closes connections during the handshake: it ends, or its secret is another one";
+  } catch (const NoHandshake& e) {
+    is_foreign_ = true;
+    return e.what();
+  } catch (const PeerError& e) {
+    const std::string why = e.what();
+    return why.substr(why.rfind(": ") + 2);
+  }
+}
+
+void Agent::give_up(const std::string& why) const {
+  const double seconds = 1e-3 * static_cast<double>(options_.join_ms);
+  if (is_foreign_)
+    throw PeerError(fmt::format("no run of weft answers at {} within {:.0f} s: {}", options_.join,
+                                seconds, why),
+                    "the connection was accepted: is another program listening there, or does the "
+                    "run's process stand still?");
+  throw PeerError(fmt::format("the supervisor at {} cannot be reached within {:.0f} s: {}",
+                              options_.join, seconds, why),
+                  "is `weft train` running there, and does its launch.interface belong to a "
+                  "network that this node reaches?");
 }
 
 int Agent::serve() {
@@ -75,25 +101,27 @@ int Agent::serve() {
        Hello{host_name(), ::getpid(), static_cast<int64_t>(usable_cores().size()),
              options_.is_first, service_->endpoint()}
            .write());
-  heard_ = beat_at_ = Clock::now();
+  beat_at_ = Clock::now();
+  begin_lease();
   for (;;) {
     wait();
     if (const auto code = handle_signals()) return *code;
     channel_->flush();
     while (const auto frame = channel_->try_receive()) {
-      heard_ = Clock::now();
       if (const auto code = handle(*frame)) return *code;
     }
     if (ranks_) {
       ranks_->pump();
       reap();
       check_unkillable();
+    }
+    if (ranks_ && !are_held_) {
       advance_fetch();
       advance_parking();
       look_for_hung();
     }
     beat();
-    check_silence();
+    keep_lease();
   }
 }
 
@@ -125,6 +153,7 @@ std::optional<int> Agent::handle(const Frame& frame) {
       if (!options_.is_first) log_info("joined the run at {}: waiting for work", options_.join);
       return std::nullopt;
     case NodeMessage::kAlive:
+      note_answer();
       return std::nullopt;
     case NodeMessage::kStart:
       start(NodeStart::read(frame.payload));
@@ -183,6 +212,7 @@ void Agent::start(const NodeStart& start) {
     }
     ranks_ = std::make_unique<LocalRanks>(job_);
     watch_ = std::make_unique<RankWatch>(job_, *ranks_);
+    share_lease();
     if (start.has_saved) ranks_->world().note_saved();
     ranks_->world().set_store(start.store);
     ranks_->world().set_run_generation(start.generation);
@@ -211,6 +241,7 @@ void Agent::drop_ranks() {
   }
   watch_.reset();
   ranks_.reset();
+  are_held_ = false;
 }
 
 void Agent::stop(int signal) {
@@ -266,6 +297,7 @@ void Agent::beat() {
     now.shared_bytes = ranks_->shared_bytes();
     now.ranks = status_of_ranks();
   }
+  asked_ms_.push_back(boot_ms());
   send(NodeMessage::kBeat, now.write());
 }
 
@@ -294,12 +326,6 @@ void Agent::check_unkillable() {
   const std::string words = ranks_->describe_unkillable(*stuck);
   channel_->shut_down();
   throw PeerError(words);
-}
-
-void Agent::check_silence() const {
-  if (Clock::now() - heard_ < milliseconds(options_.silence_ms)) return;
-  throw PeerError(fmt::format("{}: nothing was heard of it for {} s", channel_->peer(),
-                              options_.silence_ms / 1000));
 }
 
 int Agent::leave(const Verdict& verdict) {

@@ -17,8 +17,13 @@ struct AgentOptions {
   std::filesystem::path secret_file;  // of the run
   bool is_first = false;              // the supervisor's child
   int64_t join_ms = 60'000;           // to reach the supervisor, also after it was lost
-  int64_t silence_ms = 10'000;        // without a word of it: it is lost, and the ranks are killed
-  int64_t unkillable_ms = 30'000;     // JobOptions' one: then this node counts as lost
+  // After the last beat that the supervisor has answered: the ranks are stopped until it answers; a
+  // rank ends by itself, whatever became of its agent.
+  int64_t silence_ms = 10'000, lease_ms = 11'000;
+  // Of silence after that: it is lost, and the ranks are killed. One second where its machine does
+  // not acknowledge what is sent.
+  int64_t give_up_ms = 20'000;
+  int64_t unkillable_ms = 30'000;  // JobOptions' one: then this node counts as lost
   std::string program = "/proc/self/exe";
   // JobOptions' one: a rank's last collective in words.
   std::function<std::string(uint64_t call)> describe_call = nullptr;

@@ -20,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxRefusals = 20;  // that are logged: strangers must not fill the terminal
 constexpr std::chrono::milliseconds kDismiss{1000};
 constexpr std::chrono::milliseconds kLookEvery{100};  // for silence, at all agents
+constexpr std::chrono::milliseconds kMostPerTurn{1000};
 
 }  // namespace
 
@@ -46,7 +47,7 @@ void AgentTable::wait(int fd, int timeout_ms) {
 // The first event of a channel comes at once, since it can be written to.
 void AgentTable::accept() {
   for (Channel& channel : acceptor_.accept_known()) {
-    JoinedAgent& agent = agents_.emplace_back(JoinedAgent{std::move(channel), Clock::now()});
+    JoinedAgent& agent = agents_.emplace_back(JoinedAgent{std::move(channel), now_});
     epoll_event event{};
     event.events = EPOLLIN | EPOLLOUT | EPOLLET;
     event.data.ptr = &agent;
@@ -63,7 +64,15 @@ void AgentTable::lose(JoinedAgent& agent, const std::string& why) {
   ++num_lost_;
 }
 
+void AgentTable::count_time() {
+  const auto now = Clock::now();
+  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - turned_);
+  turned_ += passed;  // not `now`: what is less than a millisecond counts in the next turn
+  now_ += std::min(passed, kMostPerTurn);
+}
+
 void AgentTable::receive(const Receive& handle) {
+  count_time();
   accept();
   std::array<epoll_event, 256> events;
   int count = 0;
@@ -83,11 +92,10 @@ void AgentTable::receive(const Receive& handle) {
 }
 
 void AgentTable::look_for_silence() {
-  const auto now = Clock::now();
-  if (now - looked_ < kLookEvery) return;
-  looked_ = now;
+  if (now_ - looked_ < kLookEvery) return;
+  looked_ = now_;
   for (JoinedAgent& agent : agents_) {
-    if (agent.lost.empty() && now - agent.heard > lost_after_)
+    if (agent.lost.empty() && now_ - agent.heard > lost_after_)
       lose(agent, fmt::format("nothing was heard of it for {} s", lost_after_.count() / 1000));
   }
 }
@@ -95,7 +103,7 @@ void AgentTable::look_for_silence() {
 void AgentTable::read(JoinedAgent& agent, const Receive& handle) {
   agent.channel.flush();
   while (const auto frame = agent.channel.try_receive()) {
-    agent.heard = Clock::now();
+    agent.heard = now_;
     const auto kind = static_cast<NodeMessage>(frame->kind);
     if ((kind == NodeMessage::kHello) == agent.hello.has_value())
       throw PeerError(agent.hello ? "a second hello" : "a message before its hello");

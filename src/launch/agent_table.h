@@ -2,6 +2,10 @@
 //
 // A message costs the same however many agents there are: epoll names the channels on which
 // something has happened (edge-triggered, so that all that is there is read).
+//
+// Silence is measured in time during which this process ran: a turn of its loop counts for a second
+// at most. Where it was stopped, or had to wait for a core, no agent is blamed: everything that has
+// come meanwhile is read before anybody is judged.
 #pragma once
 
 #include <chrono>
@@ -19,7 +23,7 @@ namespace weft {
 
 struct JoinedAgent {
   Channel channel;
-  std::chrono::steady_clock::time_point heard;
+  std::chrono::milliseconds heard;  // when, of AgentTable's time
   std::optional<Hello> hello = std::nullopt;
   int node = -1;                // -1: none, a spare
   bool is_known_spare = false;  // and this was logged
@@ -55,15 +59,17 @@ class AgentTable {
 
  private:
   void accept();
+  void count_time();
   void read(JoinedAgent& agent, const Receive& handle);
   void look_for_silence();
 
   ChannelAcceptor acceptor_;
   Socket poll_;                    // an epoll descriptor
   std::list<JoinedAgent> agents_;  // epoll knows them by their address
-  std::chrono::milliseconds lost_after_;
-  std::chrono::steady_clock::time_point looked_;  // for silence
-  int num_lost_ = 0;                              // that are still in the table
+  const std::chrono::milliseconds lost_after_;
+  std::chrono::milliseconds now_{0}, looked_{0};  // looked_: for silence
+  std::chrono::steady_clock::time_point turned_ = std::chrono::steady_clock::now();
+  int num_lost_ = 0;  // that are still in the table
   int num_refusals_ = 0;
 };
 

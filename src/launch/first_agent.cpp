@@ -43,6 +43,10 @@ void FirstAgent::start() {
     throw RunError(fmt::format("cannot start this node's agent: {}", std::strerror(errno)));
 }
 
+void FirstAgent::kill(int64_t pid) {
+  if (pid_ >= 0 && pid_ == pid) ::kill(pid_, SIGKILL);
+}
+
 bool FirstAgent::has_ended() {
   if (pid_ < 0) return true;
   if (::waitpid(pid_, nullptr, WNOHANG) == 0) return false;

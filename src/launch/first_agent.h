@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ class FirstAgent {
 
   void start();  // in place of one that has ended, if there was one
   bool has_ended();
+  // If it is this process: one that was lost may stand still. Its ranks die with it.
+  void kill(int64_t pid);
 
  private:
   std::vector<std::string> argv_;

@@ -1,5 +1,7 @@
 // launch/job_recovery.cpp: a rank dies or hangs, the others park, and all go on from a step that
 // the snapshots of all hold, or from storage (docs/design/0015-survive.md).
+#include <sys/wait.h>
+
 #include <utility>
 
 #include "base/error.h"
@@ -87,13 +89,24 @@ void JobSupervisor::advance_recovery() {
   continue_from(step);
 }
 
+// Those whom a signal has killed, and not we.
+std::vector<DeadRank> JobSupervisor::others_than(int rank, const std::vector<int>& dead) const {
+  std::vector<DeadRank> others;
+  for (const int r : dead) {
+    if (r != rank && !ranks_[r].was_killed && WIFSIGNALED(ranks_[r].status))
+      others.push_back({r, WTERMSIG(ranks_[r].status)});
+  }
+  return others;
+}
+
 // Every rank is parked or dead: nobody else touches the world, the slots or the run's files.
 void JobSupervisor::continue_from(std::optional<int64_t> step) {
   std::vector<int> dead;
   for (int r = 0; r < ranks_.size(); ++r) {
     if (!ranks_[r].is_running) dead.push_back(r);
   }
-  const Recovery recovery = *std::exchange(recovery_, std::nullopt);
+  Recovery recovery = *std::exchange(recovery_, std::nullopt);
+  recovery.reason += describe_others(others_than(recovery.rank, dead));
   log_warning("{}; continuing from {}{}", recovery.reason,
               step ? fmt::format("step {}", *step) : "storage",
               options_.max_restarts > 0

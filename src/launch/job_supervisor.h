@@ -52,6 +52,7 @@ class JobSupervisor {
   void advance_recovery();
   bool is_late_to_park(int rank) const;
   bool has_parked_or_ended();
+  std::vector<DeadRank> others_than(int rank, const std::vector<int>& dead) const;
   void continue_from(std::optional<int64_t> step);
 
   const JobOptions& options_;

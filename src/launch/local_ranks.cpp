@@ -154,6 +154,12 @@ void LocalRanks::kill_all() {
   for (int r = 0; r < size(); ++r) kill(r);
 }
 
+void LocalRanks::send_all(int signal) {
+  for (const Process& rank : ranks_) {
+    if (rank.is_running) ::kill(rank.pid, signal);
+  }
+}
+
 bool LocalRanks::is_any_running() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.is_running; });
 }

@@ -48,6 +48,7 @@ class LocalRanks {
   std::vector<int> reap();  // those that have ended since the last call
   void kill(int rank);
   void kill_all();
+  void send_all(int signal);  // to those that run
   bool is_any_running() const;
   // A rank that was killed JobOptions::unkillable_ms ago and has not ended: a system call that
   // nothing interrupts (a disk, a driver) holds it. It runs no code of ours any more.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,9 @@ class Agent {
 
  private:
   using Clock = std::chrono::steady_clock;
-  bool connect();  // false: a signal came first
+  bool connect();                                               // false: a signal came first
+  std::optional<std::string> try_connect(int64_t deadline_ms);  // why not
+  [[noreturn]] void give_up(const std::string& why) const;
   int serve();
   void wait();
   std::optional<int> handle_signals();
@@ -59,14 +62,27 @@ class Agent {
   std::vector<RankStatus> status_of_ranks() const;
   bool is_anyone_running() const { return ranks_ && ranks_->is_any_running(); }
   int leave(const Verdict& verdict);
-  void check_silence() const;
   void check_unkillable();
+  // Leases (agent_lease.cpp).
+  void begin_lease();
+  void note_answer();
+  void share_lease();
+  void keep_lease();
+  void hold_ranks(bool is_silent);
 
   const AgentOptions& options_;
   Secret secret_;
   SignalPipe signals_;
   std::unique_ptr<Channel> channel_;
-  Clock::time_point heard_, beat_at_;
+  bool has_joined_ = false;  // once
+  int num_closed_ = 0;       // connections, during the handshake
+  bool is_foreign_ = false;  // the last one was not to a run of weft
+  Clock::time_point beat_at_;
+  std::deque<int64_t> asked_ms_;  // when beats were sent that are not answered; of boot_ms()
+  int64_t answered_ms_ = 0;       // when the last one was sent that is
+  int64_t turned_ms_ = 0;         // the loop, of monotonic_ms()
+  int64_t silent_ms_ = 0;         // that have passed since it was too long
+  bool are_held_ = false;         // the ranks: stopped, until the supervisor answers
   JobOptions job_;
   std::unique_ptr<SlotService> service_;
   std::unique_ptr<LocalRanks> ranks_;

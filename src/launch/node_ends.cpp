@@ -107,6 +107,15 @@ std::optional<NodeEnds::Cause> NodeEnds::cause() const {
   return std::nullopt;
 }
 
+std::string NodeEnds::others_than(int rank) const {
+  std::vector<DeadRank> others;
+  for (const Rank& dead : ranks_) {
+    if (dead.kind == Kind::kDied && dead.end.rank != rank)
+      others.push_back({static_cast<int>(dead.end.rank), static_cast<int>(dead.end.signal)});
+  }
+  return describe_others(others);
+}
+
 std::string NodeEnds::describe(const RankEnd& end) {
   std::string text =
       end.signal != 0

@@ -37,6 +37,7 @@ class NodeEnds {
   };
   std::optional<Cause> cause() const;
   static std::string describe(const RankEnd& end);
+  std::string others_than(int rank) const;  // in words: those that died too (describe_others)
 
  private:
   enum class Kind { kRunning, kDone, kStopped, kLostPeers, kDied, kKilledByUs, kFailed, kGone };

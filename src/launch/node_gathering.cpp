@@ -197,11 +197,17 @@ std::string NodeSupervisor::missing_words() {
     --missing;
     there += fmt::format("{}{}", there.empty() ? "" : ", ", agent->name());
   }
+  // This port is closed when anybody reads it; the next start has it again only where it was given.
+  const std::string join =
+      o_.port == "0"
+          ? "start the run again and, on each other node, the `weft agent` that it then prints "
+            "(with launch.port set, agents may be started first)"
+          : fmt::format("start the run again, and `weft agent --join {} --secret-file {}` there",
+                        agents_.endpoint(), o_.secret_file);
   return fmt::format(
-      "{}{} of {} nodes joined within {} s ({}); {} missing: start `weft agent --join {} "
-      "--secret-file {}` there, or set launch.nodes{}",
-      lost, o_.num_nodes - missing, o_.num_nodes, o_.join_ms / 1000, there,
-      missing == 1 ? "one is" : fmt::format("{} are", missing), agents_.endpoint(), o_.secret_file,
+      "{}{} of {} nodes joined within {} s ({}); {} missing: {}, or set launch.nodes{}", lost,
+      o_.num_nodes - missing, o_.num_nodes, o_.join_ms / 1000, there,
+      missing == 1 ? "one is" : fmt::format("{} are", missing), join,
       choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage());
 }
 

@@ -31,8 +31,9 @@ int NodeSupervisor::run() {
   while (!exit_code_) {
     agents_.wait(signals_.fd(), kPollMs);
     handle_signals();
+    if (exit_code_) break;  // everybody was sent away, and has left
     agents_.receive([this](JoinedAgent& from, const Frame& frame) { handle(from, frame); });
-    look_for_lost();
+    if (!exit_code_) look_for_lost();
     if (!exit_code_) advance();
     if (!exit_code_) grow();
     report_status();
@@ -144,14 +145,15 @@ bool NodeSupervisor::may_recover() {
 // A recovery that memory did not allow has ended ranks, but none of them is its cause.
 void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::string fault = std::exchange(memory_fault_, "");
-  const std::string& words = fault.empty() ? cause.words : fault;
+  const std::string died = cause.words + ends_.others_than(cause.rank);
+  const std::string& words = fault.empty() ? died : fault;
   count_restart(words);
   warn_of_restart(words, "storage");
   for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
   if (!fault.empty())
     report("recovery_failed", -1, fault);
   else if (cause.rank >= 0)
-    report("died", cause.rank, cause.words);
+    report("died", cause.rank, died);
   report("continued", -1, "storage");
   begin_gathering(words);
 }

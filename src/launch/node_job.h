@@ -26,7 +26,7 @@ struct NodeJobOptions {
   std::string directory, marker, marker_text;               // likewise
   int64_t join_ms = 300'000;                                // for all nodes to have an agent
   int min_nodes = 0;  // the first start does not wait for more, once none has joined for a while
-  int64_t lost_ms = 12'000;  // after a node's last beat; more than AgentOptions::silence_ms
+  int64_t lost_ms = 12'000;  // after a node's last beat; more than AgentOptions::lease_ms
   // In which it may continue with fewer nodes, besides that of num_nodes, which comes first; empty:
   // it is not elastic. fits: asked before one of these starts.
   std::vector<NodeLayout> layouts = {};

@@ -145,7 +145,8 @@ void NodeSupervisor::advance_parking() {
 }
 
 void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& cause) {
-  const std::string words = cause ? cause->words : parked_reason_;
+  const std::string words =
+      (cause ? cause->words : parked_reason_) + ends_.others_than(cause ? cause->rank : -1);
   warn_of_restart(words, fmt::format("step {}", step));
   for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
   if (!cause || cause->rank >= 0) report("died", cause ? cause->rank : -1, words);

@@ -153,6 +153,7 @@ void NodeSupervisor::look_for_lost() {
     if (agent.node >= 0) nodes_[static_cast<size_t>(agent.node)] = nullptr;
   }
   for (const JoinedAgent& agent : lost) {
+    if (agent.hello && agent.hello->is_first) first_->kill(agent.hello->pid);
     if (agent.node < 0) {
       if (agent.hello && !agent.hello->is_first) log_info("{} has left", agent.name());
       continue;

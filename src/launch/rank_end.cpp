@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace weft {
@@ -21,6 +22,16 @@ bool is_well(End end) { return end == End::kDone || end == End::kStopped; }
 std::string describe_signal(int number) {
   const char* name = ::sigabbrev_np(number);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
+
+std::string describe_others(const std::vector<DeadRank>& others) {
+  constexpr size_t kMostNamed = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(others.size(), kMostNamed); ++i)
+    text += fmt::format("{}rank {} ({})", i == 0 ? "; also killed: " : ", ", others[i].rank,
+                        describe_signal(others[i].signal));
+  if (others.size() > kMostNamed) text += fmt::format(" and {} more", others.size() - kMostNamed);
+  return text;
 }
 
 namespace {

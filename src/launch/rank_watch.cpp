@@ -27,6 +27,7 @@ std::string RankWatch::describe_last(int rank) const {
   std::string text = describe_sign(sign);
   if (options_.describe_call)
     text += "; last collective: " + options_.describe_call(sign.last_call);
+  if (is_stopped_by_signal(ranks_[rank].pid)) text += "; a signal has stopped it (SIGSTOP)";
   return text;
 }
 

@@ -1,7 +1,9 @@
 // net/channel.cpp: a non-blocking socket with frames.
 #include "net/channel.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -90,6 +92,11 @@ void Channel::flush() {
     sent += static_cast<size_t>(got);
   }
   out_.erase(0, sent);
+}
+
+bool Channel::is_acknowledged() const {
+  int waiting = 0;  // tcp(7), SIOCOUTQ
+  return out_.empty() && ::ioctl(socket_.fd(), SIOCOUTQ, &waiting) == 0 && waiting == 0;
 }
 
 std::optional<Frame> Channel::try_receive() {

@@ -43,6 +43,9 @@ class Channel {
   void flush();
   bool wants_to_write() const { return !out_.empty(); }
   size_t queued_bytes() const { return out_.size(); }
+  // Whether the other side's system, or a proxy before it, has acknowledged all that was sent: it
+  // is there, though its process may stand still.
+  bool is_acknowledged() const;
 
   // The next frame; null where none is complete. Never waits.
   [[nodiscard]] std::optional<Frame> try_receive();

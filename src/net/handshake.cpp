@@ -89,7 +89,7 @@ ServerHandshake::State ServerHandshake::judge() {
   verdict_ = std::string(1, is_same ? '\1' : '\0') + version_field(self_.version);
   verdict_ += bytes_of(derive(key_, kServerProof, self_.service, {challenge_, answer_, verdict_}));
   if (!is_same) {
-    return refuse(fmt::format("is of another weft version: {} there, {} here",
+    return refuse(fmt::format("is another build of weft: {} there, {} here",
                               version_in(answer, kVersionInAnswer), self_.version));
   }
   return state_ = State::kAccepted;
@@ -133,10 +133,9 @@ SessionKeys ClientHandshake::finish(std::string_view verdict) const {
         "check the address; on a network that is not trusted, somebody may listen there");
   }
   if (verdict[0] != '\1') {
-    throw UserError(
-        fmt::format("{} is of weft {} and refuses agents of another weft version; this is {}",
-                    peer_, version_in(verdict, 1), self_.version),
-        "install the same weft on every node");
+    throw UserError(fmt::format("{} is weft {} and refuses other builds; this is weft {}", peer_,
+                                version_in(verdict, 1), self_.version),
+                    "install the same version and commit of weft on every node (`weft --version`)");
   }
   return {.send = derive(key_, kClientFrames, self_.service, {challenge_, answer_, verdict}),
           .receive = derive(key_, kServerFrames, self_.service, {challenge_, answer_, verdict})};
@@ -148,27 +147,29 @@ SessionKeys shake_hands(Socket* socket, const Secret& secret, const Identity& se
   const auto receive = [&](char* at, size_t bytes) {
     const auto spent = (std::chrono::steady_clock::now() - start) / std::chrono::milliseconds(1);
     const int64_t left_ms = std::max<int64_t>(0, deadline_ms - spent);
-    if (socket->recv_all(at, static_cast<int64_t>(bytes), left_ms)) return;
-    throw UserError(fmt::format("{} closed the connection during the handshake", peer),
-                    "its secret is another one (use the secret file of that run), or it has ended");
+    return socket->recv_all(at, static_cast<int64_t>(bytes), left_ms);
   };
   ClientHandshake handshake(secret, self, peer);
   try {
     // The magic first: another program's greeting may be shorter than a challenge.
     std::string challenge(kChallengeBytes, '\0'), verdict(kVerdictBytes, '\0');
     const size_t magic = kHandshakeMagic.size();
-    receive(challenge.data(), magic);
-    if (challenge.starts_with(kHandshakeMagic)) {
-      receive(challenge.data() + magic, kChallengeBytes - magic);
-    }
+    bool is_open = receive(challenge.data(), magic);
+    if (is_open && challenge.starts_with(kHandshakeMagic))
+      is_open = receive(challenge.data() + magic, kChallengeBytes - magic);
+    if (!is_open) throw NoHandshake(fmt::format("{} closed the connection at once", peer));
     const std::string& answer = handshake.answer(challenge);
     socket->send_all(answer.data(), static_cast<int64_t>(answer.size()));
-    receive(verdict.data(), kVerdictBytes);
-    return handshake.finish(verdict);
-  } catch (const PeerError& e) {
-    throw PeerError(fmt::format("no handshake with {} within {:.1f} s: {}", peer,
-                                static_cast<double>(deadline_ms) / 1000, e.what()));
+    if (receive(verdict.data(), kVerdictBytes)) return handshake.finish(verdict);
+  } catch (const NoHandshake&) {
+    throw;
+  } catch (const PeerError&) {
+    throw NoHandshake(fmt::format("no handshake with {} within {:.1f} s", peer,
+                                  static_cast<double>(deadline_ms) / 1000));
   }
+  throw ClosedHandshake(
+      fmt::format("{} closed the connection during the handshake", peer),
+      "its secret is another one (use the secret file of that run), or it has ended");
 }
 
 }  // namespace weft

@@ -7,8 +7,9 @@
 // A proof is an HMAC-SHA256 under the secret of a label (client's, server's), the service's name
 // and every byte exchanged before it. Sizes are fixed: a side compares the magic and the proof, and
 // looks at nothing else before the proof is right. The client proves first, so a stranger gets a
-// nonce and then a closed connection. Versions are compared after that: who differs is told so,
-// under proof. The keys of the session's frames (net/frame.h) come from the same bytes.
+// nonce and then a closed connection. Versions and commits (base/version.h) are compared after
+// that: who differs is told so, under proof. The keys of the session's frames (net/frame.h) come
+// from the same bytes.
 //
 // These classes hold no socket: bytes in, bytes out.
 #pragma once
@@ -17,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/sha256.h"
 #include "base/version.h"
 #include "net/secret.h"
@@ -34,7 +36,7 @@ inline constexpr int64_t kHandshakeMs = 10'000;
 // one is worth nothing to another.
 struct Identity {
   std::string service;
-  std::string version = kWeftVersion;  // 32 bytes at most
+  std::string version = build_name();  // 32 bytes at most
 };
 
 struct SessionKeys {
@@ -82,8 +84,19 @@ class ClientHandshake {
   std::string challenge_, answer_;
 };
 
-// The client's side over a connected socket, within deadline_ms. UserError as above, and where the
-// server closes the connection instead of a verdict; PeerError after the deadline.
+// The server has closed the connection instead of a verdict: it has another secret, or ends.
+class ClosedHandshake : public UserError {
+ public:
+  using UserError::UserError;
+};
+// Somebody has taken the connection, and has not asked for the secret.
+class NoHandshake : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
+// The client's side over a connected socket, within deadline_ms. UserError as above;
+// ClosedHandshake and NoHandshake, the latter also after the deadline.
 SessionKeys shake_hands(Socket* socket, const Secret& secret, const Identity& self,
                         const std::string& peer, int64_t deadline_ms);
 

@@ -2,6 +2,7 @@
 #include "net/heartbeat.h"
 
 #include <chrono>
+#include <ctime>
 
 namespace weft {
 
@@ -39,6 +40,12 @@ bool has_bound(Phase phase) {
 int64_t monotonic_ms() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+int64_t boot_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
 void Heartbeat::note(Phase phase, int64_t step) {

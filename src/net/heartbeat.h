@@ -94,5 +94,7 @@ class ScopedPhase {
 };
 
 int64_t monotonic_ms();
+// CLOCK_BOOTTIME: also counts while the machine is suspended.
+int64_t boot_ms();
 
 }  // namespace weft

@@ -67,13 +67,14 @@ struct ShmWorld::Header {
   std::atomic<bool> recovers, has_saved, has_stepped, is_opened, is_finishing;
   std::atomic<int64_t> start_step, last_step, death_ms, run_generation;
   SharedWord generation;
+  std::atomic<int64_t> lease_ms;
   char store[256];
   struct alignas(64) Rank {
     Heartbeat heartbeat;  // a cache line of its own: nothing else here changes in a step
     std::atomic<uint32_t> num_arenas;
     Arena arenas[kMaxArenas];
     OnceText failure;
-    std::atomic<bool> has_ended;
+    std::atomic<bool> has_ended, is_held;
     std::atomic<uint32_t> parked;   // the generation that it waits for; 0: it runs
     std::atomic<uint32_t> process;  // counts those that have had this number
   } ranks[kMaxLocalRanks];
@@ -278,6 +279,10 @@ void ShmWorld::set_store(const std::string& endpoint) {
   std::memcpy(header_->store, endpoint.c_str(), endpoint.size() + 1);
 }
 std::string ShmWorld::store() const { return header_->store; }
+void ShmWorld::set_lease(int64_t until_ms) { header_->lease_ms.store(until_ms); }
+int64_t ShmWorld::lease_ms() const { return header_->lease_ms.load(); }
+void ShmWorld::note_held(int rank, bool is_held) { header_->ranks[rank].is_held.store(is_held); }
+bool ShmWorld::is_held(int rank) const { return header_->ranks[rank].is_held.load(); }
 void ShmWorld::note_step(int64_t step) {
   header_->last_step.store(step);
   header_->has_stepped.store(true);
@@ -328,6 +333,7 @@ void ShmWorld::reset(const std::vector<int>& dead, int64_t step) {
     rank.num_arenas.store(0);
     rank.failure.clear();
     rank.has_ended.store(false);
+    rank.is_held.store(false);
     rank.parked.store(0);
     ++rank.process;
     segment_.release(kStretch * (r + 1), kStretch);

@@ -116,6 +116,12 @@ class ShmWorld {
   // Of a node of several: the store of the generation, set before reset or the first rank.
   void set_store(const std::string& endpoint);
   std::string store() const;  // "": none was set
+  // Likewise: until when its ranks may run, of boot_ms(); its agent renews it. 0: without end.
+  void set_lease(int64_t until_ms);
+  int64_t lease_ms() const;
+  // A rank that stood still until its lease was over has stopped itself, and waits for its agent.
+  void note_held(int rank, bool is_held);
+  bool is_held(int rank) const;
   // How far the run is: the last step that a rank has completed, and whether this job has a
   // checkpoint of its own to start again from.
   void note_step(int64_t step);

@@ -84,9 +84,14 @@ Endpoint parse_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
   require(colon != std::string::npos && colon > 0 && colon + 1 < text.size(),
           "\"{}\" is not an address of the form host:port", text);
+  const std::string port = text.substr(colon + 1);
+  const bool is_number =
+      port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+  require(is_number && std::stoi(port) >= 1 && std::stoi(port) <= 65535,
+          "\"{}\" has the port \"{}\"; a port is a number from 1 to 65535", text, port);
   std::string host = text.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return {host, text.substr(colon + 1)};
+  return {host, port};
 }
 
 Socket& Socket::operator=(Socket&& other) noexcept {

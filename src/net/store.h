@@ -50,7 +50,7 @@ class StoreServer {
 class StoreClient {
  public:
   // secret: the server's, for this call only; null where it has none. UserError where the server
-  // knows another one or is of another weft version.
+  // knows another one or is another build of weft.
   StoreClient(const std::string& endpoint, int64_t deadline_ms, const Secret* secret = nullptr);
   ~StoreClient();  // sends a farewell, so that the will is not executed
   StoreClient(const StoreClient&) = delete;

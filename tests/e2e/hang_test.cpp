@@ -35,7 +35,8 @@ TEST(Hang, AStoppedRankIsFoundAndReplaced) {
                 "weft::Trainer::run()", " (weft)\n"});
   EXPECT_EQ(num_events(run, "hit", "recovered"), 1u);
   ASSERT_EQ(num_events(run, "hit", "rank_hung"), 1u);
-  expect_parts(event_text(run, "rank_hung", "last"), {", step ", "; last collective: "});
+  expect_parts(event_text(run, "rank_hung", "last"),
+               {", step ", "; last collective: ", "; a signal has stopped it (SIGSTOP)"});
   expect_parts(event_text(run, "rank_hung", "stack"), {"thread ", "weft::Trainer::run()"});
   expect_same_run(run, "calm", "hit");
   EXPECT_FALSE(is_any_left(run));

@@ -6,7 +6,7 @@
 A node that is cut off for 30 s and returns: its ranks are dead before others take their place, it
 touches no file of the run, and it is the spare that the next loss needs. Two nodes lost at once, with
 spares and without. A network on which everything is 50 ms late, frames are lost and connections
-break (slow_wire.py). Ranks that hang, also on other nodes. Clocks that differ by hours. No memory for copies of the state. Exact mode:
+break (slow_wire.py). Ranks that hang, also on other nodes. An agent and the supervisor that stand still. Clocks that differ by hours. No memory for copies of the state. Exact mode:
 whatever happened, the bits are those of a calm run on one machine.
 """
 
@@ -92,11 +92,15 @@ class Nodes(Cluster):
         return self.end()
 
 
-def is_alive(pid):
+def state_of(pid):
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
-        return False
+        return ""
+
+
+def is_alive(pid):
+    return state_of(pid) not in ("", "Z")
 
 
 def processes_below(pid):
@@ -269,6 +273,34 @@ class Suite:
                                      f"{what}: what rank {number} did, and its stack",
                                      event["last"] if good else logs[number][-800:])
 
+    def standing_still(self):
+        """SIGSTOP of an agent: its ranks end before a spare has its place. Of the supervisor: ranks wait for it."""
+        checks = self.checks
+        with Nodes(self, "still", "mesh", 2, "--set", "train.steps=1000000", "--set", "launch.hang_timeout_s=60") as run:
+            run.join(1)
+            run.has_steps(6)
+            ranks = run.ranks_of(0) + run.ranks_of(1)
+            run.train.send_signal(signal.SIGSTOP)
+            time.sleep(LOST_S + 4)
+            before = run.steps()
+            checks.equal({state_of(rank) for rank in ranks}, {"T"}, "the supervisor stands still: ranks wait")
+            run.train.send_signal(signal.SIGCONT)
+            checks.that(run.wait(lambda: run.steps() > before + 2), "the supervisor runs again: they go on")
+            checks.equal(run.ranks_of(0) + run.ranks_of(1), ranks, "with the same processes")
+            checks.equal((run.events("node_lost"), run.events("rank_died")), ([], []), "and nobody was lost")
+            run.join(2)
+            run.has_spares(1)
+            old = run.ranks_of(1)
+            run.agents[1].send_signal(signal.SIGSTOP)
+            begin = time.monotonic()
+            run.wait(lambda: run.ranks_of(2), 2 * LOST_S)
+            checks.that(not any(map(is_alive, old)), "an agent stands still: its ranks end before others start",
+                        f"{time.monotonic() - begin:.1f} s")
+            checks.that(run.wait(lambda: run.events("node_lost")), "an agent stands still: its node is lost")
+            run.agents[1].send_signal(signal.SIGCONT)
+            checks.that(run.has_spares(2), "an agent that runs again is a spare")
+            checks.equal(run.stop(), (143, {1: 143, 2: 143}), "processes that stand still: exit codes of a stop")
+
     def slow_network(self):
         """Everything between node 1 and the others is late; now and then a connection breaks."""
         network, count = self.network, self.folder / "wire.json"
@@ -365,11 +397,11 @@ def body(args, checks, folder):
     with Network(6) as network:
         suite = Suite(Weft(args.weft), checks, network, folder)
         parts = [suite.two_apart, suite.two_lost_alone, suite.no_memory, suite.clocks, suite.hung, suite.slow_network,
-                 suite.two_lost, suite.returns]
+                 suite.standing_still, suite.two_lost, suite.returns]
         if args.only:
             parts = [part for part in parts if part.__name__ in args.only]
         else:
-            long = (suite.slow_network, suite.two_lost, suite.returns)
+            long = (suite.slow_network, suite.standing_still, suite.two_lost, suite.returns)
             parts = [p for p in parts if p not in long] + checks.sample(long, lambda part: (), 0.34)
         for part in parts:
             begin = time.monotonic()

@@ -32,6 +32,13 @@ TEST(NodeEnds, ARunThatHasDoneItsWorkHasNoCause) {
   EXPECT_TRUE(stopped.has_any_stopped());
 }
 
+TEST(NodeEnds, AllThatDiedAreNamed) {
+  const NodeEnds ends = ends_of({killed(3, SIGKILL), killed(0, SIGSEGV), killed(1, SIGKILL, true)});
+  EXPECT_EQ(ends.cause()->words + ends.others_than(3),
+            "rank 3 was killed by SIGKILL; also killed: rank 0 (SIGSEGV)");
+  EXPECT_EQ(ends_of({killed(3, SIGKILL)}).others_than(3), "");
+}
+
 TEST(NodeEnds, ADeathComesBeforeThoseWhoLostTheirPeers) {
   const auto cause = ends_of({exited(1, 75), killed(3, SIGKILL)}).cause();
   ASSERT_TRUE(cause);

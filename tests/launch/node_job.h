@@ -60,6 +60,13 @@ class Process {
       ++found;
     return found;
   }
+  std::vector<pid_t> children() const { return children_of(pid_); }
+  static std::vector<pid_t> children_of(pid_t pid) {
+    std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", pid));
+    std::vector<pid_t> all;
+    for (pid_t child = 0; file >> child;) all.push_back(child);
+    return all;
+  }
   // The exit code; -N: signal N; 999: it still runs.
   int wait() {
     until([&] {

@@ -4,8 +4,9 @@
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
 // SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
-// of JobOptions.
-// rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
+// of JobOptions; BUILD: the commit that it claims; SILENCE_MS: after which an agent stops its
+// ranks, and after twice as much its node is lost. rank_program agent --join HOST:PORT
+// --secret-file FILE: the agent of a node.
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,14 +14,17 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "comm/nodes/nodes.h"
 #include "comm/shm/shm.h"
 #include "launch/agent.h"
 #include "launch/job.h"
+#include "launch/lease_watch.h"
 #include "launch/node_job.h"
 #include "launch/rank_context.h"
 
@@ -62,6 +66,7 @@ int count_cores() {
 }
 
 int run_rank(const RankContext& me, const std::string& what, int arg) {
+  const LeaseWatch lease(me);
   const auto comm = me.node ? make_nodes_comm(me.world, me.local_rank(), *me.node)
                             : make_shm_comm(me.world, me.rank);
   const bool is_chosen = me.rank == arg;
@@ -128,6 +133,8 @@ int run_as_agent(const std::vector<std::string>& words) {
   options.is_first = std::getenv(kFirstAgentVariable) != nullptr;
   options.join_ms = 3000;
   options.unkillable_ms = number_of("UNKILLABLE_MS", options.unkillable_ms);
+  options.silence_ms = number_of("SILENCE_MS", options.silence_ms);
+  options.lease_ms = number_of("SILENCE_MS", options.lease_ms * 2 / 3) * 3 / 2;
   return run_agent(options);
 }
 
@@ -156,11 +163,13 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
     return fit;
   };
   options.join_ms = number_of("JOIN_MS", 20'000);
+  options.lost_ms = 2 * number_of("SILENCE_MS", options.lost_ms / 2);
   return run_node_job(options, sink);
 }
 
 int run(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
+  set_build_commit(text_of("BUILD"));
   if (argc >= 2 && words[1] == "agent") return run_as_agent(words);
   require(argc >= 3, "usage: {} NUM_RANKS WHAT [ARG]", words[0]);
   const int arg = argc > 3 ? std::stoi(words[3]) : -1;

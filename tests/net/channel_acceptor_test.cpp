@@ -187,12 +187,12 @@ TEST(ChannelAcceptor, AgentsOfAnotherWeftVersionAreTold) {
   const Secret secret = Secret::random();
   Echo server(secret);
   const std::string why = complaint([&] { join(server, secret, {"supervisor", "0.9.0"}); });
-  EXPECT_NE(why.find("is of weft 1.2.3 and refuses agents of another weft version; this is 0.9.0"),
+  EXPECT_NE(why.find("is weft 1.2.3 and refuses other builds; this is weft 0.9.0"),
             std::string::npos)
       << why;
   const auto refusals = server.refusals();
   ASSERT_EQ(refusals.size(), 1U);
-  EXPECT_NE(refusals[0].find("is of another weft version: 0.9.0 there, 1.2.3 here"),
+  EXPECT_NE(refusals[0].find("is another build of weft: 0.9.0 there, 1.2.3 here"),
             std::string::npos);
 }
 

@@ -164,10 +164,9 @@ TEST(Handshake, AnotherVersionIsReportedToThoseWhoKnowTheSecret) {
   ServerHandshake server(known(), {"supervisor", "2.0.0"});
   ClientHandshake client(known(), {"supervisor", "1.2.3"}, "the supervisor at x:1");
   EXPECT_EQ(server.receive(client.answer(server.challenge())), State::kRefused);
-  EXPECT_EQ(server.refusal(), "is of another weft version: 1.2.3 there, 2.0.0 here");
+  EXPECT_EQ(server.refusal(), "is another build of weft: 1.2.3 there, 2.0.0 here");
   EXPECT_EQ(complaint([&] { client.finish(server.verdict()); }),
-            "the supervisor at x:1 is of weft 2.0.0 and refuses agents of another weft version; "
-            "this is 1.2.3");
+            "the supervisor at x:1 is weft 2.0.0 and refuses other builds; this is weft 1.2.3");
 
   ServerHandshake silent(known(), {"supervisor", "2.0.0"});
   ClientHandshake stranger(other(), {"supervisor", "1.2.3"}, "the supervisor");
@@ -180,7 +179,7 @@ TEST(Handshake, AVersionIsSafeToPrint) {
   ServerHandshake server(known(), kStore);
   ClientHandshake client(known(), {"store", "1\x1b[2J\n"}, "the store");
   EXPECT_EQ(server.receive(client.answer(server.challenge())), State::kRefused);
-  EXPECT_EQ(server.refusal(), "is of another weft version: 1\\x1b[2J\\x0a there, 1.2.3 here");
+  EXPECT_EQ(server.refusal(), "is another build of weft: 1\\x1b[2J\\x0a there, 1.2.3 here");
 }
 
 }  // namespace

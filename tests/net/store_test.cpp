@@ -151,6 +151,9 @@ TEST(Store, AddressesAreChecked) {
   EXPECT_EQ(parse_endpoint("node7:80").port, "80");
   EXPECT_THROW(parse_endpoint("node7"), UserError);
   EXPECT_THROW(parse_endpoint("node7:"), UserError);
+  for (const char* port : {"0", "65536", "123456789012", "abc", "80x", "-1", " 80"})
+    EXPECT_THROW(parse_endpoint(std::string("node7:") + port), UserError) << port;
+  EXPECT_EQ(parse_endpoint("node7:65535").port, "65535");
   EXPECT_THROW(StoreServer("192.0.2.1"), UserError);  // of no interface
   const std::string gone = StoreServer().endpoint();
   EXPECT_THROW(StoreClient(gone, 50), PeerError);

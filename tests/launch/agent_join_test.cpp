@@ -1,0 +1,114 @@
+// tests/launch/agent_join_test.cpp: an agent, and what it may find at the address that it joins.
+#include <thread>
+
+#include "net/handshake.h"
+#include "net/socket.h"
+#include "tests/launch/node_job.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kLongMs = 30'000;
+
+class AgentJoin : public testing::NodeJob {
+ protected:
+  AgentJoin() { endpoint_ = listener_->local_endpoint(); }
+  // The next connection. The listener may not have it yet.
+  Socket next() const {
+    for (;;) {
+      Socket socket = listener_->accept_one();
+      if (socket.fd() >= 0) return socket;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  // As a supervisor that ends within a handshake does, or one with another secret.
+  static void close_after_answer(Socket socket) {
+    const ServerHandshake handshake(Secret::random(), {"supervisor"});
+    std::string answer(kAnswerBytes, '\0');
+    socket.send_all(handshake.challenge().data(), kChallengeBytes);
+    EXPECT_TRUE(socket.recv_all(answer.data(), kAnswerBytes, kLongMs));
+  }
+  void welcome(Socket socket) const {
+    ServerHandshake handshake(Secret::from_file(secret()), {"supervisor"});
+    std::string answer(kAnswerBytes, '\0');
+    socket.send_all(handshake.challenge().data(), kChallengeBytes);
+    EXPECT_TRUE(socket.recv_all(answer.data(), kAnswerBytes, kLongMs));
+    EXPECT_EQ(handshake.receive(answer), ServerHandshake::State::kAccepted);
+    socket.send_all(handshake.verdict().data(), kVerdictBytes);
+  }
+
+  std::unique_ptr<Socket> listener_ = std::make_unique<Socket>(Socket::listen_on("127.0.0.1", "0"));
+};
+
+TEST_F(AgentJoin, ARunThatEndsWhileItsAgentComesBackIsNoWrongInput) {
+  const auto agent = join("agent");
+  welcome(next());  // and loses it
+  close_after_answer(next());
+  close_after_answer(next());
+  listener_.reset();
+  EXPECT_EQ(agent->wait(), 75) << agent->text();
+  EXPECT_TRUE(agent->says("cannot be reached within 3 s")) << agent->text();
+}
+
+TEST_F(AgentJoin, ARunThatEndsDuringTheFirstHandshakeIsNoWrongInput) {
+  const auto agent = join("agent");
+  close_after_answer(next());
+  listener_.reset();
+  EXPECT_EQ(agent->wait(), 75) << agent->text();
+}
+
+TEST_F(AgentJoin, ASecretThatIsRefusedTwiceIsWrong) {
+  const auto agent = join("agent");
+  close_after_answer(next());
+  close_after_answer(next());
+  EXPECT_EQ(agent->wait(), 2) << agent->text();
+  EXPECT_TRUE(agent->says("closed the connection during the handshake")) << agent->text();
+}
+
+TEST_F(AgentJoin, AProgramThatIsNoRunIsNamedAsSuch) {
+  const auto agent = join("agent");  // nobody accepts: the kernel takes the connection
+  EXPECT_EQ(agent->wait(), 75);
+  EXPECT_TRUE(agent->says("no run of weft answers at " + endpoint_ + " within 3 s"))
+      << agent->text();
+}
+
+TEST_F(AgentJoin, APortThatIsNoneIsWrongInput) {
+  for (const char* port : {"0", "65536", "99999", "abc", "-1"}) {
+    endpoint_ = fmt::format("127.0.0.1:{}", port);
+    const auto agent = join(fmt::format("agent{}", port));
+    EXPECT_EQ(agent->wait(), 2) << agent->text();
+    EXPECT_TRUE(agent->says("a port is a number from 1 to 65535")) << agent->text();
+  }
+}
+
+TEST_F(AgentJoin, AnotherBuildOfTheSameVersionIsRefused) {
+  train({"report"}, {{"BUILD", "5f3a9c01b2de"}, {"JOIN_MS", "8000"}});
+  const auto other = join("other");
+  EXPECT_EQ(other->wait(), 2) << other->text();
+  EXPECT_TRUE(other->says("5f3a9c01b2de and refuses other builds; this is weft ")) << other->text();
+  EXPECT_TRUE(train_->says("is another build of weft: ")) << train_->text();
+  ::setenv("BUILD", "5f3a9c01b2de", 1);
+  const auto same = join("same");
+  ::unsetenv("BUILD");
+  EXPECT_EQ(train_->wait(), 0) << train_->text();
+  EXPECT_EQ(same->wait(), 0) << same->text();
+}
+
+TEST_F(AgentJoin, ASignalWhileNodesAreMissingIsNoLoss) {
+  train({"report"});
+  ASSERT_TRUE(train_->says("event joined 0 ")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(train_->count("was lost"), 0) << train_->text();
+}
+
+TEST_F(AgentJoin, WhoComesTooLateIsNotSentToAPortThatIsGone) {
+  train({"report"}, {{"JOIN_MS", "1000"}});
+  EXPECT_EQ(train_->wait(), 75);
+  EXPECT_TRUE(train_->says("one is missing: start the run again")) << train_->text();
+  EXPECT_TRUE(train_->says("launch.port")) << train_->text();
+  EXPECT_EQ(train_->count(endpoint_), 2) << "when it listens and waits, not when it ends";
+}
+
+}  // namespace
+}  // namespace weft
