@@ -1,4 +1,6 @@
 // cmd/main.cpp: one catch turns errors into messages and exit codes.
+#include <sys/prctl.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -43,6 +45,7 @@ int main(int argc, char** argv) {
   // A closed pipe or socket is an error code, not a fatal signal, and so is a file beyond `ulimit
   // -f`.
   std::signal(SIGPIPE, SIG_IGN);
+  ::prctl(PR_SET_NAME, "weft");  // a rank is /proc/self/exe, and would be "exe" in ps and top
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     weft::note_build();

@@ -11,7 +11,6 @@
 #include "train/local_copy.h"
 #include "train/mirror.h"
 #include "train/run_status.h"
-#include "train/stored_run.h"
 
 namespace weft {
 namespace {
@@ -25,8 +24,7 @@ std::vector<std::string> runs_below(const fs::path& dir) {
   names.resize(std::min(names.size(), kMost));
   for (const std::string& name : names) {
     try {
-      if (path_kind(dir / name) == PathKind::kFolder && is_run_dir(dir / name))
-        found.push_back(name);
+      if (holds_run(dir / name)) found.push_back(name);
     } catch (const Error&) {  // not readable: no candidate
     }
   }
@@ -52,18 +50,16 @@ std::vector<std::string> runs_below(const fs::path& dir) {
                     : fmt::format("it holds runs: weft status {}", (dir / names.front()).string()));
 }
 
-bool is_run(const fs::path& dir) { return path_kind(dir) == PathKind::kFolder && is_run_dir(dir); }
-
 // A run in an object store: its mirror, where this machine trains it; else what the store has.
 RunStatus read_remote(const std::string& address) {
   const fs::path mirror = mirror_of(without_query(address), "");
-  if (path_kind(mirror) != PathKind::kNothing && is_run(mirror)) {
+  if (holds_run(mirror)) {
     RunStatus here = read_run_status(mirror);
     here.dir = address;
     if (here.is_live) return here;
   }
   const LocalCopy copy(address, LocalCopy::Part::kRecords);
-  if (!is_run(copy.path())) throw UserError(fmt::format("{} holds no run", address));
+  if (!holds_run(copy.path())) throw UserError(fmt::format("{} holds no run", address));
   RunStatus there = read_run_status(copy.path());
   there.dir = address;
   if (there.events.end) return there;
@@ -87,7 +83,7 @@ RunCommand add_status(CommandOptions& app) {
   app.add_flag("--json", w->json, "print one JSON object");
   return [w] {
     const bool is_there = is_remote(w->dir);
-    if (!is_there && !is_run(w->dir)) refuse_folder(w->dir);
+    if (!is_there && !holds_run(w->dir)) refuse_folder(w->dir);
     const RunStatus status = is_there ? read_remote(w->dir) : read_run_status(w->dir);
     if (w->json) {
       fmt::print("{}\n", printable_json(status.to_json().dump(2)));

@@ -89,6 +89,11 @@ std::string age(const Json& rank) {
   return seconds && std::isfinite(*seconds) ? fmt::format("{:.1f} s", *seconds) : "?";
 }
 
+std::string process(const Json& rank) {
+  const auto pid = find_int(rank, "pid");
+  return pid ? std::to_string(*pid) : "-";
+}
+
 std::string rank_lines(const Json& ranks) {
   std::string text = fmt::format("  {:>5}  {:<20}  {:>8}  {:<27}  {:>9}  {:>9}  {:>9}\n", "rank",
                                  "host", "process", "phase", "step", "last sign", "memory");
@@ -100,7 +105,7 @@ std::string rank_lines(const Json& ranks) {
     const bool is_waiting = waits && waits->is_bool() && waits->as_bool();
     text += fmt::format(
         "  {:>5}  {:<20}  {:>8}  {:<27}  {:>9}  {:>9}  {:>9}\n", number("rank"),
-        printable_line(find_text(rank, "host").value_or("?")), number("pid"),
+        printable_line(find_text(rank, "host").value_or("?")), process(rank),
         printable_line(find_text(rank, "phase").value_or("?")) + (is_waiting ? ", waits" : ""),
         number("step"), age(rank), format_bytes(number("memory_bytes")));
   }

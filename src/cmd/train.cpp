@@ -3,9 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
-#include "base/path.h"
 #include "base/printable.h"
 #include "checkpoint/list.h"
 #include "cmd/command.h"
@@ -27,10 +25,9 @@
 #include "planning/memory_check.h"
 #include "planning/precision.h"
 #include "planning/snapshot_bytes.h"
-#include "track/run_files.h"
 #include "train/engine.h"
+#include "train/fault_events.h"
 #include "train/finished_run.h"
-#include "train/run_lock.h"
 #include "train/signals.h"
 #include "train/solo_status.h"
 #include "train/trainer.h"
@@ -39,40 +36,6 @@ namespace weft {
 namespace {
 
 constexpr int kLostPeers = 75;
-
-// When the last event was written; none: there are no events, or unknown.
-std::optional<std::filesystem::file_time_type> last_event_time(const std::filesystem::path& dir) {
-  std::error_code fault;
-  const auto time = std::filesystem::last_write_time(dir / "events.jsonl", fault);
-  return fault ? std::nullopt : std::optional(time);
-}
-
-// A rank that was killed since it hung.
-struct HungRank {
-  int rank;
-  std::string last, stack;  // what it did last; where its threads were
-};
-
-void write_hangs(const std::filesystem::path& events, const std::vector<HungRank>& hung) {
-  for (const HungRank& h : hung)
-    EventWriter(events, h.rank)
-        .write("rank_hung", {{"last", Json(h.last)}, {"stack", Json(h.stack)}});
-}
-
-// Records a failed rank in the run's events. Its ranks have ended, so the lock is free unless
-// another process trains in the directory.
-void report_failure(const std::filesystem::path& dir, int rank, const std::string& text,
-                    const std::vector<HungRank>& hung) {
-  try {
-    const RunLock lock(dir);
-    cut_torn_line(dir / "events.jsonl");
-    write_hangs(dir / "events.jsonl", hung);
-    EventWriter(dir / "events.jsonl", std::max(rank, 0))
-        .write("rank failed", {{"message", Json(text)}});
-  } catch (const Error& e) {
-    log_warning("\"{}\" could not be recorded: {}", text, e.what());
-  }
-}
 
 // It appears in messages, logs and commands to copy.
 void check_run_dir(const std::string& dir) {
@@ -98,35 +61,15 @@ void warn_of_cores(const LaunchConfig& c, int64_t ranks) {
       several(ranks, "rank"), several(threads, "thread"), several(cores, "core"));
 }
 
-// Records the death of a rank or the loss of a node that the run survives; no rank writes
-// meanwhile.
-void report_death(const std::filesystem::path& dir, const char* event, int rank,
-                  const std::string& text, const std::vector<HungRank>& hung = {}) {
+// What all ranks that are started again continue from.
+std::string describe_saved(const std::filesystem::path& dir) {
   try {
-    const std::filesystem::path events = dir / "events.jsonl";
-    if (path_kind(events) == PathKind::kNothing) return;  // before the run began
-    cut_torn_line(events);
-    write_hangs(events, hung);
-    EventWriter(events, std::max(rank, 0)).write(event, {{"message", Json(text)}});
-  } catch (const Error& e) {
-    log_warning("\"{}\" could not be recorded: {}", text, e.what());
+    const std::vector<std::filesystem::path> saved = list_checkpoints(dir);
+    if (!saved.empty()) return fmt::format("the newest checkpoint, {}", saved.back().string());
+    return "where it started: nothing is saved yet";
+  } catch (const Error&) {  // a disk that cannot be read now
+    return "the newest checkpoint";
   }
-}
-
-// Into the rank's log. text: what it did last on the first line, then its stack.
-HungRank report_hang(const std::filesystem::path& dir, int rank, const std::string& text) {
-  const size_t end = std::min(text.find('\n'), text.size());
-  const HungRank hung{rank, text.substr(0, end), text.substr(std::min(end + 1, text.size()))};
-  const std::filesystem::path log = dir / "log" / fmt::format("rank-{:05}.log", rank);
-  log_warning("rank {} hangs and is killed ({}); its stack is in {}", rank, hung.last,
-              log.string());
-  try {
-    FileWriter(log, FileWriter::Mode::kAppend)
-        .write(fmt::format("the rank hangs ({}); its stack:\n{}", hung.last, hung.stack));
-  } catch (const Error& e) {
-    log_warning("{}\n{}", e.what(), hung.stack);
-  }
-  return hung;
 }
 
 // Whether ranks can continue from memory: their groups and the run's lock must be such that another
@@ -181,11 +124,13 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
   const auto before = last_event_time(dir);
   StatusFile status(dir, planned_bytes);
   job.on_status = [&](const JobStatus& now) { status.write(now); };
-  std::optional<std::pair<int, std::string>> failure;  // the rank, and how it ended
-  std::vector<HungRank> hung;                          // not recorded yet
+  job.describe_saved = [&] { return describe_saved(dir); };
+  std::optional<RunFailure> failure;
+  std::vector<HungRank> hung;  // not recorded yet
   const EventSink sink = [&](const char* event, int rank, const std::string& text) {
     signals.hand_over();  // the job installs its own handlers before its first event
-    if (std::string_view(event) == "failed") failure.emplace(rank, text);
+    if (std::string_view(event) == "failed") failure = RunFailure{"rank failed", rank, text};
+    if (std::string_view(event) == "cut_off") failure = RunFailure{"failed", rank, text};
     if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
     if (std::string_view(event) == "died")
       report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
@@ -199,9 +144,8 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
                        ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force})
                        : run_local_job(job, sink);
   // A rejected start has written nothing, and the directory may belong to another run.
-  if (failure && last_event_time(dir) != before)
-    report_failure(dir, failure->first, failure->second, hung);
-  status.end(code, failure ? failure->second : "");
+  if (failure && last_event_time(dir) != before) report_failure(dir, *failure, hung);
+  status.end(code, failure ? failure->text : "");
   if (code == kLostPeers)
     log_info("the same command {} {}",
              has_checkpoint(dir) ? "resumes from the newest checkpoint of"

@@ -24,10 +24,23 @@ namespace fs = std::filesystem;
 namespace {
 
 // One of an earlier start is used again, so that agents may join again.
-fs::path provide_secret(const fs::path& dir, const std::string& given) {
-  if (!given.empty()) return fs::absolute(given);
+fs::path provide_secret(const fs::path& dir, const fs::path& given) {
+  if (!given.empty()) return given;
   const fs::path path = dir / kSecretFile;
   if (path_kind(path) == PathKind::kNothing) Secret::random().write_new_file(path);
+  return path;
+}
+
+// Before the run directory is made. UserError where it is no secret.
+fs::path check_secret(const std::string& given) {
+  if (given.empty()) return {};
+  if (path_kind(given) == PathKind::kNothing)
+    throw UserError(
+        fmt::format("--secret-file {} does not exist", given),
+        "leave it out: the first start makes RUN_DIR/secret. Or make one with `(umask 077; head -c "
+        "32 /dev/urandom | base64 > FILE)`");
+  const fs::path path = fs::absolute(given);
+  static_cast<void>(Secret::from_file(path));
   return path;
 }
 
@@ -87,14 +100,16 @@ void write_layout_event(const fs::path& dir, const std::string& text) {
 int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRun& run) {
   const RunConfig& c = file.config();
   const fs::path dir = fs::absolute(run_dir_of(c, options));
+  const fs::path given_secret = check_secret(run.secret_file);
+  const std::string host = address_of_interface(c.launch.interface);
   static_cast<void>(RunLock(dir));  // nobody else trains there; rank 0 takes it for good
   const Marker marker(dir);
   NodeJobOptions nodes;
   nodes.job = run.job;
   nodes.num_nodes = static_cast<int>(c.launch.nodes);
-  nodes.host = address_of_interface(c.launch.interface);
+  nodes.host = host;
   nodes.port = std::to_string(c.launch.port);
-  nodes.secret_file = provide_secret(dir, run.secret_file);
+  nodes.secret_file = provide_secret(dir, given_secret);
   nodes.directory = fs::current_path();
   nodes.files[options.run_file] = hash_of_file(options.run_file);
   nodes.marker = marker.path();

@@ -103,8 +103,9 @@ int follow(const std::string& job, const fs::path& log) {
 }
 
 int submit(const RunConfig& c, const fs::path& dir, bool waits) {
-  make_folder(dir);
-  const std::string job = submit_slurm_job(dir / "slurm.sh", slurm_script_text(script_of(c, dir)));
+  const std::string text = slurm_script_text(script_of(c, dir));
+  make_folder(dir);  // not for options that are refused
+  const std::string job = submit_slurm_job(dir / "slurm.sh", text);
   const fs::path log = dir / fmt::format("slurm-{}.log", job);
   fmt::print("submitted job {}\n", job);
   std::fflush(stdout);

@@ -66,10 +66,11 @@ void check_nodes(const RunConfig& c, std::vector<std::string>* complaints) {
                     there == 0 ? "" : fmt::format(" and launch.ranks_per_node {}", there),
                     list_divisors(ranks)));
   } else if (ranks / nodes % c.parallel.tp != 0) {
+    const int64_t here = ranks / nodes;
     complaints->push_back(fmt::format(
-        "parallel.tp={} does not divide the {} ranks of a node (launch.nodes={}): tensor-parallel "
-        "ranks share a node; set tp to one of {}",
-        c.parallel.tp, ranks / nodes, nodes, list_divisors(ranks / nodes)));
+        "parallel.tp={} does not divide the number of ranks of a node, {} (launch.nodes={}): "
+        "tensor-parallel ranks share a node; set tp to {}, or use fewer nodes",
+        c.parallel.tp, here, nodes, here == 1 ? "1" : "one of " + list_divisors(here)));
   }
   const std::string& interface = c.launch.interface;
   if ((interface == "lo" || interface.starts_with("127.")) && !may_share_lo())

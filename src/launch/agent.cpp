@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "launch/cores.h"
+#include "launch/memory_counts.h"
 #include "launch/node_agent.h"
 #include "launch/node_start_check.h"
 #include "net/regroup.h"
@@ -294,7 +294,9 @@ void Agent::beat() {
     now.has_saved = ranks_->world().has_saved();
     now.has_stepped = ranks_->world().has_stepped();
     now.is_opened = ranks_->world().is_opened();
-    now.shared_bytes = ranks_->shared_bytes();
+    // Of this node besides its ranks' own: also the copies for the node before, and the agent.
+    now.shared_bytes = ranks_->shared_bytes() + allocated_bytes(kept_ ? kept_->fd() : -1) +
+                       count_pages(::getpid()).anonymous_bytes;
     now.ranks = status_of_ranks();
   }
   asked_ms_.push_back(boot_ms());
@@ -303,16 +305,13 @@ void Agent::beat() {
 
 std::vector<RankStatus> Agent::status_of_ranks() const {
   std::vector<RankStatus> all;
-  const int64_t page = ::sysconf(_SC_PAGESIZE);
   for (int r = 0; r < ranks_->size(); ++r) {
     const LocalRanks::Process& process = (*ranks_)[r];
     RankStatus rank{process.pid, process.is_running, ranks_->world().heartbeat(r).read()};
-    int64_t size = 0, resident = 0, shared = 0;  // proc_pid_statm(5)
-    if (process.is_running)
-      std::ifstream(fmt::format("/proc/{}/statm", process.pid)) >> size >> resident >> shared;
+    const PageCounts pages = process.is_running ? count_pages(process.pid) : PageCounts{};
     rank.sign.at_ms = std::max<int64_t>(0, monotonic_ms() - rank.sign.at_ms);
-    rank.resident_bytes = resident * page;
-    rank.anonymous_bytes = std::max<int64_t>(0, resident - shared) * page;
+    rank.resident_bytes = pages.resident_bytes;
+    rank.anonymous_bytes = pages.anonymous_bytes;
     all.push_back(rank);
   }
   return all;
@@ -330,7 +329,9 @@ void Agent::check_unkillable() {
 
 int Agent::leave(const Verdict& verdict) {
   drop_ranks();
-  if (!options_.is_first) log_info("{}", verdict.words);
+  const bool is_well = verdict.exit_code == 0 || verdict.exit_code > 128;
+  if (!options_.is_first && is_well) log_info("{}", verdict.words);
+  if (!options_.is_first && !is_well) log_error("{}", verdict.words);
   return verdict.exit_code;
 }
 

@@ -60,7 +60,8 @@ void AgentTable::accept() {
 }
 
 void AgentTable::lose(JoinedAgent& agent, const std::string& why) {
-  agent.lost = why;
+  const std::string prefix = agent.channel.peer() + ": ";  // name() has it
+  agent.lost = why.starts_with(prefix) ? why.substr(prefix.size()) : why;
   ++num_lost_;
 }
 

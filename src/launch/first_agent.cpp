@@ -2,6 +2,7 @@
 #include "launch/first_agent.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "launch/agent.h"
 #include "launch/fork.h"
+#include "net/kept_lock.h"
 
 extern char** environ;
 
@@ -28,7 +30,8 @@ FirstAgent::~FirstAgent() {
 }
 
 void FirstAgent::start() {
-  std::vector<std::string> argv = argv_, env = {fmt::format("{}=1", kFirstAgentVariable)};
+  std::vector<std::string> argv = argv_, env = {fmt::format("{}=1", kFirstAgentVariable),
+                                                fmt::format("{}={}", kRunPidVariable, ::getpid())};
   for (char** entry = environ; *entry != nullptr; ++entry) env.emplace_back(*entry);
   const std::vector<char*> argv_pointers = pointers(argv), env_pointers = pointers(env);
   const pid_t parent = ::getpid();

@@ -41,6 +41,7 @@ int JobSupervisor::run() {
   }
   ranks_.finish_output();
   report_cause();
+  if (was_cut_off()) report("cut_off", -1, kCutOffWords);
   show_status(true);
   return exit_code();
 }
@@ -146,8 +147,9 @@ void JobSupervisor::begin_end(const std::string& reason) {
 void JobSupervisor::report_cause() {
   if (!cause_ || is_reported_) return;
   is_reported_ = true;
-  log_error("{}", report_end(ranks_, *cause_, stop_signal_));
-  report("failed", *cause_, describe_end(*cause_));
+  const std::string spent = budget_.spent_words();
+  log_error("{}{}", report_end(ranks_, *cause_, stop_signal_), spent);
+  report("failed", *cause_, describe_end(*cause_) + spent);
 }
 
 // ------------------------------------------------------------------ status
@@ -163,7 +165,7 @@ void JobSupervisor::show_status(bool has_changed) {
 JobStatus JobSupervisor::status() const {
   JobStatus s;
   s.cause = last_reason_;
-  s.num_restarts = num_restarts_;
+  s.num_restarts = budget_.used(ranks_.world().last_step());
   s.max_restarts = options_.max_restarts;
   const bool is_back = watch_.read_ranks(&s);
   if (recovery_ || (s.generation > 0 && !is_back)) s.state = "recovering";
@@ -174,15 +176,23 @@ JobStatus JobSupervisor::status() const {
 
 // ------------------------------------------------------------------ ends
 
+// Whether ranks were killed by a second signal, with something to save.
+bool JobSupervisor::was_cut_off() const {
+  if (cause_ || is_early_ || !is_cut_off_) return false;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].was_killed && WIFSIGNALED(ranks_[r].status)) return true;
+  }
+  return false;
+}
+
 int JobSupervisor::exit_code() const {
   if (cause_) {
     const int status = ranks_[*cause_].status;
     return WIFSIGNALED(status) ? kPeerExit : WEXITSTATUS(status);
   }
-  for (int r = 0; r < ranks_.size(); ++r) {
-    if (!ranks_[r].was_killed || !WIFSIGNALED(ranks_[r].status)) continue;
-    if (is_early_) return 128 + stop_signal_;
-    if (is_cut_off_) return 1;
+  if (was_cut_off()) return 1;
+  for (int r = 0; r < ranks_.size() && is_early_; ++r) {
+    if (ranks_[r].was_killed && WIFSIGNALED(ranks_[r].status)) return 128 + stop_signal_;
   }
   for (int r = 0; r < ranks_.size(); ++r) {
     if (end_of(r) == End::kStopped) return 128 + stop_signal_;

@@ -44,6 +44,11 @@ struct JobOptions {
   std::function<std::string(uint64_t call)> describe_call = nullptr;
   // Called about once per second, and where the state changes; null: nobody asks.
   std::function<void(const JobStatus&)> on_status = nullptr;
+  // From what ranks continue that are all started again, in words.
+  std::function<std::string()> describe_saved = nullptr;
+  std::string saved_words() const {
+    return describe_saved ? describe_saved() : "the newest checkpoint";
+  }
   // What the first signal is acknowledged with: before there is something to save, and after.
   const char* early_words = ": stopped before the first step, with nothing to save";
   const char* noted_words = ": finishing the current step, then saving";
@@ -58,8 +63,12 @@ struct JobOptions {
 // event: started, stopping (a signal arrived), failed (the cause), ended, killed; died (a rank
 // whose death does not end the job; no rank touches any file when this is called), hung (a rank
 // that is about to be killed: what it did last on the first line, then its stack), recovery_failed
-// (the snapshots could not be read: storage follows), continued (from which step).
+// (the snapshots could not be read: storage follows), continued (from which step),
+// cut_off (a second signal has ended the job, unsaved).
 using EventSink = std::function<void(const char* event, int rank, const std::string& text)>;
+
+inline constexpr const char* kCutOffWords =
+    "a second signal ended the run at once: the steps since the newest checkpoint are lost";
 
 // The exit code: 0; the failing rank's own; 75 where a signal killed it or it lost its peers; 128 +
 // N where all stopped on signal N (base/stop.h) and have saved, or had nothing to save. No rank is

@@ -14,16 +14,13 @@ namespace weft {
 // Whether the budget allows one more; progress restores it.
 bool JobSupervisor::may_recover() {
   if (options_.max_restarts == 0 || kill_at_ || is_cut_off_ || is_early_) return false;
-  const int64_t good_steps = ranks_.world().last_step() - restarted_step_;
-  if (options_.restart_reset_steps > 0 && good_steps >= options_.restart_reset_steps)
-    num_restarts_ = 0;
-  return options_.max_restarts < 0 || num_restarts_ < options_.max_restarts;
+  return budget_.allows(ranks_.world().last_step());
 }
 
 void JobSupervisor::begin_recovery(int rank, const std::string& reason) {
   ranks_.world().note_death(monotonic_ms());
   ranks_.world().abort(reason);
-  ++num_restarts_;
+  budget_.count(reason, ranks_.world().last_step());
   const int64_t park_ms = rank < 0 ? options_.hung_park_ms : options_.park_ms;
   recovery_ = {rank, reason, Clock::now(), park_ms};
   watch_.begin_parking();
@@ -108,14 +105,11 @@ void JobSupervisor::continue_from(std::optional<int64_t> step) {
   Recovery recovery = *std::exchange(recovery_, std::nullopt);
   recovery.reason += describe_others(others_than(recovery.rank, dead));
   log_warning("{}; continuing from {}{}", recovery.reason,
-              step ? fmt::format("step {}", *step) : "storage",
-              options_.max_restarts > 0
-                  ? fmt::format(" (restart {} of {})", num_restarts_, options_.max_restarts)
-                  : "");
+              step ? fmt::format("step {}", *step) : options_.saved_words(), budget_.number());
   const std::string fault = ranks_.world().memory_fault();
   if (!fault.empty()) report("recovery_failed", -1, fault);
   if (fault.empty() || recovery.rank >= 0) report("died", recovery.rank, recovery.reason);
-  restarted_step_ = step.value_or(ranks_.world().last_step());
+  budget_.continue_from(step.value_or(ranks_.world().last_step()));
   if (!step && ranks_.slots()) ranks_.slots()->drop_all();
   ranks_.world().reset(dead, step.value_or(-1));
   for (const int r : dead) start(r);

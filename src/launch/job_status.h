@@ -21,7 +21,7 @@ struct RankStatus {
 };
 
 struct JobStatus {
-  std::string state = "running";  // running | recovering | stopping | failing
+  std::string state = "running";  // starting | running | recovering | stopping | failing
   std::string cause;              // of the last recovery, or of the end
   int64_t num_restarts = 0;       // of the budget
   int64_t max_restarts = 0;       // -1: without bound
@@ -29,8 +29,10 @@ struct JobStatus {
   // Of an elastic run: "dp=2 on 2 nodes"; empty: the layout does not change.
   std::string layout = {};
   int64_t num_nodes = 1, nodes_asked = 1, num_spares = 0;
-  bool is_opened = false;    // the run directory is this job's
-  int64_t shared_bytes = 0;  // shared memory of all ranks: arenas and snapshots
+  bool is_opened = false;     // the run directory is this job's
+  bool is_announced = false;  // likewise, but not opened yet: it waits for nodes
+  std::string note = {};      // what it waits for; empty: nothing
+  int64_t shared_bytes = 0;   // shared memory of all ranks: arenas and snapshots
   std::vector<RankStatus> ranks;
 };
 

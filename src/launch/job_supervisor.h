@@ -10,6 +10,7 @@
 #include "launch/local_ranks.h"
 #include "launch/rank_end.h"
 #include "launch/rank_watch.h"
+#include "launch/restart_budget.h"
 #include "launch/signal_pipe.h"
 
 namespace weft {
@@ -17,7 +18,11 @@ namespace weft {
 class JobSupervisor {
  public:
   JobSupervisor(const JobOptions& options, const EventSink& sink)
-      : options_(options), sink_(sink), ranks_(options), watch_(options, ranks_) {}
+      : options_(options),
+        sink_(sink),
+        ranks_(options),
+        watch_(options, ranks_),
+        budget_(options.max_restarts, options.restart_reset_steps) {}
   int run();
 
  private:
@@ -35,6 +40,7 @@ class JobSupervisor {
   std::string describe_end(int rank) const {
     return weft::describe_end(ranks_, rank, stop_signal_);
   }
+  bool was_cut_off() const;
   int exit_code() const;
   int give_up(int rank);
   void show_status(bool has_changed = false);
@@ -75,10 +81,9 @@ class JobSupervisor {
     int64_t park_ms;  // for ranks that have not noticed
   };
   std::optional<Recovery> recovery_;
-  int64_t num_restarts_ = 0;    // of the budget
-  int64_t restarted_step_ = 0;  // of the last one
-  std::string last_reason_;     // likewise
-  int64_t shown_ms_ = 0;        // when the status was
+  RestartBudget budget_;
+  std::string last_reason_;  // of a restart
+  int64_t shown_ms_ = 0;     // when the status was
 };
 
 }  // namespace weft

@@ -1,8 +1,8 @@
 // launch/local_ranks.cpp: a process per rank, each with its share of the cores.
 #include "launch/local_ranks.h"
 
-#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,8 +14,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/cores.h"
+#include "launch/memory_counts.h"
 #include "launch/rank_context.h"
 #include "launch/start_rank.h"
+#include "net/kept_lock.h"
 
 namespace weft {
 namespace {
@@ -102,6 +104,8 @@ void LocalRanks::start(int r) {
   start.argv = argv_;
   start.env = options_.env;
   if (options_.node) start.env.merge(variables_of(*options_.node));
+  // An agent's ranks inherit it (FirstAgent).
+  if (!options_.node) start.env[kRunPidVariable] = std::to_string(::getpid());
   start.input = options_.input;
   // With more threads than its share of cores, the system places them.
   if (!shares.empty() && start.threads <= share) start.cores = shares[static_cast<size_t>(r)];
@@ -165,13 +169,7 @@ bool LocalRanks::is_any_running() const {
 }
 
 int64_t LocalRanks::shared_bytes() const {
-  constexpr int64_t kBlock = 512;  // of st_blocks, on every system
-  int64_t bytes = 0;
-  for (const int fd : {world_->fd(), slots_ ? slots_->fd() : -1}) {
-    struct stat info {};
-    if (fd >= 0 && ::fstat(fd, &info) == 0) bytes += kBlock * info.st_blocks;
-  }
-  return bytes;
+  return allocated_bytes(world_->fd()) + allocated_bytes(slots_ ? slots_->fd() : -1);
 }
 
 void LocalRanks::add_descriptors(std::vector<int>* descriptors) const {

@@ -109,14 +109,25 @@ void NodeSupervisor::use_layout(const ChosenLayout& chosen) {
     why_ =
         fmt::format("{} of {} nodes joined{}", agents_.usable().size(), choice_.asked().num_nodes,
                     o_.min_nodes > 0 ? "" : fmt::format(" within {} s", o_.join_ms / 1000));
-  if (!(chosen.layout == layout_))
-    log_warning("{}: {}, instead of {}", why_, chosen.layout.describe(), layout_.describe());
+  report_choice(chosen.layout);
   if (!chosen.fit.warning.empty())
     log_warning("{}: {}", chosen.layout.describe(), chosen.fit.warning);
   layout_ = chosen.layout;
   arguments_ = chosen.fit.arguments;
   has_snapshots_ = o_.job.has_snapshots && chosen.fit.has_snapshots;
   start_generation();
+}
+
+// Why nodes are fewer than before was said when they were lost.
+void NodeSupervisor::report_choice(const NodeLayout& chosen) const {
+  if (chosen == layout_) return;
+  const std::string words = fmt::format("{}, instead of {}", chosen.describe(), layout_.describe());
+  if (generation_ >= 0 && chosen.num_nodes < layout_.num_nodes)
+    log_warning("continuing with {}", words);
+  else if (generation_ < 0)
+    log_warning("{}: {}", why_, words);
+  else
+    log_info("{}: {}", why_, words);
 }
 
 // Where fewer nodes train than were asked for and others wait: the ranks save after this step and
@@ -186,6 +197,17 @@ void NodeSupervisor::leave_out(JoinedAgent& agent, const Verdict& verdict) {
   ends_.lose(node, words);
   is_free_ = is_free_ || phase_ == Phase::kRunning;
   if (phase_ != Phase::kClosing) react_to_loss(node, words);
+}
+
+// Of a run that does not train for want of nodes.
+std::string NodeSupervisor::waiting_words() {
+  const bool is_waiting = phase_ == Phase::kGathering || phase_ == Phase::kParking;
+  if (!is_waiting || is_complete()) return "";
+  std::string there;
+  for (const JoinedAgent* agent : agents_.usable())
+    there += fmt::format("{}{}", there.empty() ? "" : ", ", agent->name());
+  return fmt::format("waiting for nodes: {} of {} joined{}", agents_.usable().size(),
+                     choice_.asked().num_nodes, there.empty() ? "" : fmt::format(" ({})", there));
 }
 
 // First why nodes that were there are not any more.

@@ -103,7 +103,7 @@ void NodeSupervisor::begin_closing(const std::string& reason) {
 // ------------------------------------------------------------------ ends
 
 void NodeSupervisor::judge() {
-  if (is_cut_off_) return finish(1, "the run was ended by a second signal");
+  if (is_cut_off_) return finish(1, kCutOffWords);
   if (is_early_)
     return finish(128 + stop_signal_, fmt::format("{} ended the run", signal_name(stop_signal_)));
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
@@ -117,8 +117,9 @@ void NodeSupervisor::judge() {
   // A restart that was counted when ranks began to park may go on, but not after a stop signal.
   const bool may_restart = stop_signal_ == 0 && (is_counted_ || may_recover());
   if (cause->would_repeat || !may_restart) {
-    log_error("{}", cause->report);
-    return end_failed(cause->rank, cause->words, cause->exit_code);
+    const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
+    log_error("{}{}", cause->report, spent);
+    return end_failed(cause->rank, cause->words + spent, cause->exit_code);
   }
   recover(*cause);
 }
@@ -136,10 +137,7 @@ void NodeSupervisor::end_failed(int rank, const std::string& words, int code) {
 bool NodeSupervisor::may_recover() {
   if (stop_signal_ != 0) return false;
   if (is_free_) return true;
-  if (o_.job.max_restarts == 0) return false;
-  const int64_t good_steps = last_step_ - restarted_step_;
-  if (o_.job.restart_reset_steps > 0 && good_steps >= o_.job.restart_reset_steps) num_restarts_ = 0;
-  return o_.job.max_restarts < 0 || num_restarts_ < o_.job.max_restarts;
+  return o_.job.max_restarts != 0 && budget_.allows(last_step_);
 }
 
 // A recovery that memory did not allow has ended ranks, but none of them is its cause.
@@ -148,7 +146,7 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::string died = cause.words + ends_.others_than(cause.rank);
   const std::string& words = fault.empty() ? died : fault;
   count_restart(words);
-  warn_of_restart(words, "storage");
+  warn_of_restart(words, o_.job.saved_words());
   for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
   if (!fault.empty())
     report("recovery_failed", -1, fault);
@@ -160,17 +158,20 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
 
 // From the last beats.
 void NodeSupervisor::report_status() {
-  if (!o_.job.on_status || Clock::now() < status_at_ || generation_ < 0) return;
+  if (!o_.job.on_status || Clock::now() < status_at_) return;
   status_at_ = Clock::now() + kStatusEvery;
   JobStatus status;
   status.state = phase_ == Phase::kRunning ? "running" : "recovering";
+  if (!was_opened_) status.state = "starting";
   if (stop_signal_ != 0) status.state = "stopping";
+  status.note = waiting_words();
+  status.is_announced = true;
   status.cause = last_cause_;
-  status.num_restarts = num_restarts_;
+  status.num_restarts = budget_.used(last_step_);
   status.max_restarts = o_.job.max_restarts;
   status.generation = generation_;
   add_layout(&status);
-  for (const JoinedAgent* node : nodes_) {
+  for (const JoinedAgent* node : generation_ < 0 ? std::vector<JoinedAgent*>{} : nodes_) {
     std::vector<RankStatus> ranks(static_cast<size_t>(o_.job.num_ranks));
     if (node != nullptr && node->beat.generation == generation_ &&
         node->beat.ranks.size() == ranks.size()) {
@@ -190,6 +191,7 @@ void NodeSupervisor::report_status() {
 }
 
 void NodeSupervisor::finish(int code, const std::string& words) {
+  if (is_cut_off_ && code == 1) report("cut_off", -1, kCutOffWords);
   exit_code_ = code;
   agents_.dismiss({std::max<int64_t>(0, generation_), code, words});
   first_.reset();

@@ -56,7 +56,7 @@ struct Beat {
   int64_t generation = 0, step = 0;  // the last completed one; 0: none
   bool has_saved = false, is_finishing = false;
   bool is_opened = false;              // the run directory is this run's
-  int64_t shared_bytes = 0;            // memory that the node's ranks share
+  int64_t shared_bytes = 0;            // memory of the node besides its ranks' own
   bool has_stepped = false;            // in this generation
   std::vector<RankStatus> ranks = {};  // of the node; at_ms of their signs is an age
   std::string write() const;

@@ -175,15 +175,11 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
 void NodeSupervisor::count_restart(const std::string& reason) {
   last_cause_ = reason;
   if (is_free_ || std::exchange(is_counted_, true)) return;
-  ++num_restarts_;
-  restarted_step_ = last_step_;
+  budget_.count(reason, last_step_);
 }
 
 void NodeSupervisor::warn_of_restart(const std::string& words, const std::string& from) const {
-  log_warning("{}; continuing from {}{}", words, from,
-              o_.job.max_restarts > 0 && !is_free_
-                  ? fmt::format(" (restart {} of {})", num_restarts_, o_.job.max_restarts)
-                  : "");
+  log_warning("{}; continuing from {}{}", words, from, is_free_ ? "" : budget_.number());
 }
 
 }  // namespace weft

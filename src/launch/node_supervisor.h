@@ -12,6 +12,7 @@
 #include "launch/node_ends.h"
 #include "launch/node_job.h"
 #include "launch/park_messages.h"
+#include "launch/restart_budget.h"
 #include "launch/signal_pipe.h"
 #include "net/store.h"
 
@@ -30,7 +31,8 @@ class NodeSupervisor {
             options.layouts.empty() ? std::vector{NodeLayout{options.num_nodes}} : options.layouts,
             options.fits),
         layout_(choice_.asked()),
-        reported_layout_(choice_.asked()) {}
+        reported_layout_(choice_.asked()),
+        budget_(options.job.max_restarts, options.job.restart_reset_steps) {}
   int run();
 
  private:
@@ -57,6 +59,7 @@ class NodeSupervisor {
   void place(int num_nodes);
   bool is_complete() const;
   void use_layout(const ChosenLayout& chosen);
+  void report_choice(const NodeLayout& chosen) const;
   void report_layout();
   void add_layout(JobStatus* status);
   bool has_spare();
@@ -92,6 +95,7 @@ class NodeSupervisor {
   void fail(int rank, const std::string& words, int code);
   void end_failed(int rank, const std::string& words, int code);
   void report_status();
+  std::string waiting_words();
   bool is_finishing() const;
   void report(const char* event, int rank, const std::string& text) const {
     if (sink_) sink_(event, rank, text);
@@ -127,7 +131,8 @@ class NodeSupervisor {
   int64_t generation_ = -1;
   bool has_saved_ = false;
   bool has_first_joined_ = false;
-  int64_t num_restarts_ = 0, restarted_step_ = 0, last_step_ = 0;
+  RestartBudget budget_;
+  int64_t last_step_ = 0;
   std::string last_cause_;   // of the last restart
   bool was_opened_ = false;  // the run directory is this run's
   Clock::time_point status_at_;

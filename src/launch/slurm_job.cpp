@@ -85,17 +85,46 @@ std::optional<SlurmState> parse_sacct_job(std::string_view text) {
   return found;
 }
 
+namespace {
+
+// What sbatch prints, as continuation lines of a message.
+std::string indented(const std::string& text) {
+  std::string out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    out += "\n  " + printable_line(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+// Nothing is wrong with the job then.
+bool is_out_of_reach(const std::string& words) {
+  for (const char* part : {"Unable to contact", "Unable to resolve", "Unknown host",
+                           "Connection refused", "timed out", "Unable to establish"}) {
+    if (words.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string submit_slurm_job(const std::filesystem::path& path, const std::string& text) {
   write_file_atomic(path, text);
   const auto output = run_command({"sbatch", "--parsable", path.string()});
   if (!output)
     throw UserError("--engine slurm: sbatch is not on the PATH",
-                    "run it on a machine of the cluster that has Slurm's commands, or start the "
-                    "run without --engine");
+                    fmt::format("the job's script is written: run `sbatch {}` on a machine of the "
+                                "cluster that has Slurm's commands, or start the run without "
+                                "--engine",
+                                path.string()));
   if (output->exit_code != 0)
-    throw UserError(fmt::format("sbatch refused {}: {}", path.string(),
-                                printable_message(trimmed(output->err))),
-                    "launch.slurm has the options of sbatch (partition, account, time, ...)");
+    throw UserError(
+        fmt::format("sbatch did not accept {}:{}", path.string(), indented(trimmed(output->err))),
+        is_out_of_reach(output->err)
+            ? "does this machine reach Slurm's controller (`scontrol ping`; SlurmctldHost in "
+              "slurm.conf)?"
+            : "launch.slurm has the options of sbatch (partition, account, time, ...)");
   // "17", or "17;cluster".
   const std::string id = trimmed(output->out).substr(0, output->out.find_first_of(";\n"));
   if (!is_job_number(id))

@@ -1,6 +1,4 @@
 // launch/slurm_script.cpp: what sbatch reads, and what it runs on the first node.
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/shell_word.h"
@@ -10,7 +8,14 @@ namespace weft {
 namespace {
 
 // The script relies on these.
-constexpr const char* kOwn[] = {"nodes", "ntasks", "ntasks-per-node", "array", "wrap", "chdir"};
+constexpr struct {
+  const char *name, *why;
+} kOwn[] = {{"nodes", "it is launch.nodes"},
+            {"ntasks", "a run has one task on each node"},
+            {"ntasks-per-node", "a run has one task on each node"},
+            {"array", "a run is one job"},
+            {"wrap", "the job runs a script that weft writes"},
+            {"chdir", "the job runs in the folder of this command"}};
 
 bool is_option_name(std::string_view name) {
   return !name.empty() && name[0] != '-' &&
@@ -21,9 +26,8 @@ void check_option(const std::string& name, const std::string& value) {
   require(is_option_name(name),
           "launch.slurm: {} is not the long name of an option of sbatch (partition, time, ...)",
           printable_line(name));
-  require(std::find(std::begin(kOwn), std::end(kOwn), name) == std::end(kOwn),
-          "launch.slurm: {} is set by weft ({} is launch.nodes, with one task each)", name,
-          "nodes");
+  for (const auto& own : kOwn)
+    require(name != own.name, "launch.slurm: {} is set by weft: {}", name, own.why);
   require(printable_line(value) == value && value.find('"') == std::string::npos,
           "launch.slurm: the value of {} has a quote, a line end or a control character", name);
 }

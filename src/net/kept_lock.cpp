@@ -61,16 +61,20 @@ int receive_descriptor(int socket) {
   }
 }
 
+int number_of(std::string_view digits) {  // -1: it is none
+  int number = -1;
+  const char* end = digits.data() + digits.size();
+  const auto [rest, fault] = std::from_chars(digits.data(), end, number);
+  return fault == std::errc{} && rest == end ? number : -1;
+}
+
 // The inherited end of the socket; -1: no supervisor started this process.
 int inherited_socket() {
   const char* text = std::getenv(kLockFdVariable);
   if (text == nullptr) return -1;
-  int fd = -1;
-  const std::string_view digits = text;
-  const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), fd);
+  const int fd = number_of(text);
   struct stat info {};
-  const bool is_socket = fault == std::errc{} && end == digits.data() + digits.size() &&
-                         ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+  const bool is_socket = fd >= 0 && ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
   require(is_socket, "{}={} is not an inherited socket; it is internal to weft", kLockFdVariable,
           text);
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -132,6 +136,13 @@ int take_kept_lock(const std::filesystem::path& file) {
   }
   if (g_own < 0 || !is_same_file(g_own, file)) return -1;
   return ::fcntl(g_own, F_DUPFD_CLOEXEC, 0);
+}
+
+pid_t run_pid() {
+  const char* text = std::getenv(kRunPidVariable);
+  const bool is_rank = text != nullptr && std::getenv(kLockFdVariable) != nullptr;
+  const int pid = is_rank ? number_of(text) : -1;
+  return pid > 0 ? pid : ::getpid();
 }
 
 }  // namespace weft

@@ -5,6 +5,8 @@
 // and whoever replaces it gets it back: between the two nobody else can take the run's directory.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 
 namespace weft {
@@ -26,10 +28,14 @@ class LockKeeper {
 };
 
 inline constexpr const char* kLockFdVariable = "WEFT_LOCK_FD";
+inline constexpr const char* kRunPidVariable = "WEFT_RUN_PID";  // of the supervisor
 
 // The rank's side; without a supervisor nothing is kept.
 void keep_lock(int fd);
 // A descriptor of the lock on that file which this process or its predecessor has kept; -1: none.
 int take_kept_lock(const std::filesystem::path& file);
+// The process that was started by a user, and ends the run where it is asked to: the supervisor of
+// a rank that holds the lock, or this one.
+pid_t run_pid();
 
 }  // namespace weft

@@ -110,7 +110,10 @@ Socket Socket::listen_on(const std::string& host, const std::string& port) {
   ::setsockopt(s.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (s.fd_ < 0 || ::bind(s.fd_, list->ai_addr, list->ai_addrlen) != 0 ||
       ::listen(s.fd_, SOMAXCONN) != 0) {
-    throw UserError(fmt::format("cannot listen on {}:{}: {}", host, port, std::strerror(errno)));
+    throw UserError(fmt::format("cannot listen on {}:{}: {}", host, port, std::strerror(errno)),
+                    port == "0" ? ""
+                                : "set launch.port to a port that no other program has and that "
+                                  "you may use, or to 0: any free one");
   }
   return s;
 }

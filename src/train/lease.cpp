@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "net/kept_lock.h"
 
 namespace weft {
 namespace {
@@ -37,7 +38,7 @@ Lease::Clock::time_point Lease::Clock::now() {
 
 struct Lease::Holder {
   std::string host, machine, token, current;
-  int64_t pid = 0;
+  int64_t pid = 0, run_pid = 0;  // of the process that holds it; of its supervisor
   Milliseconds lease{0};
   bool is_held = false, is_readable = true;
 
@@ -50,6 +51,8 @@ struct Lease::Holder {
       const Json* found = json.find("current");
       current = found ? found->as_string() : token;
       pid = json.at("pid").as_int();
+      const Json* of_run = json.find("run_pid");
+      run_pid = of_run && of_run->is_int() ? of_run->as_int() : pid;
       const double lease_s = json.at("lease_s").as_number();
       require(lease_s >= kShortestLeaseSeconds && lease_s <= kLongestLeaseSeconds, "lease_s is {}",
               lease_s);
@@ -62,7 +65,7 @@ struct Lease::Holder {
       lease = LeaseTimes().lease;
     }
   }
-  std::string name() const { return fmt::format("process {} on {}", pid, host); }
+  std::string name() const { return fmt::format("process {} on {}", run_pid, host); }
   bool is_gone() const {
     return machine == machine_identity() && ::kill(static_cast<pid_t>(pid), 0) != 0 &&
            errno == ESRCH;
@@ -106,6 +109,7 @@ std::string Lease::text(bool is_held, const std::string& token) const {
   Json json;
   json.set("host", Json(host_name()));
   json.set("pid", Json(int64_t{::getpid()}));
+  json.set("run_pid", Json(int64_t{run_pid()}));
   json.set("machine", Json(machine_identity()));
   json.set("token", Json(token));
   json.set("current", Json(current()));

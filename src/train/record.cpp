@@ -43,7 +43,7 @@ Json RunRecord::save() const {
     const auto bytes = std::filesystem::file_size(options_.dir / "metrics.jsonl", unknown);
     kept.set("metrics_bytes", Json(unknown ? int64_t{-1} : static_cast<int64_t>(bytes)));
   }
-  kept.set("time_s", Json(time_before_ + seconds()));
+  kept.set("time_s", Json(total_seconds()));
   kept.set("epoch_loss", epoch_loss_.to_json());
   kept.set("best_loss", number(best_loss_));
   kept.set("final_loss", number(final_loss_));
@@ -71,6 +71,8 @@ double RunRecord::seconds() const {
   return std::chrono::duration<double>(Clock::now() - began_).count();
 }
 
+double RunRecord::total_seconds() const { return time_before_ + seconds(); }
+
 void RunRecord::step(StepMetrics line, int64_t tokens) {
   if (line.loss) {
     epoch_loss_.add(*line.loss, line.target_tokens);
@@ -84,13 +86,13 @@ void RunRecord::step(StepMetrics line, int64_t tokens) {
   line.step_ms = seconds * 1e3;
   line.tokens_per_s = static_cast<double>(tokens) / seconds;
   line.mem_bytes = options_.device_bytes > 0 ? options_.device_bytes : peak_resident_bytes();
-  line.time_s = time_before_ + this->seconds();
+  line.time_s = total_seconds();
   metrics_->write(line);
   progress_->step(line);
 }
 
 void RunRecord::end_epoch(int64_t epoch) {
-  const EpochMetrics line{epoch, epoch_loss_.mean(), time_before_ + seconds()};
+  const EpochMetrics line{epoch, epoch_loss_.mean(), total_seconds()};
   if (metrics_) metrics_->write(line);
   epoch_loss_ = {};
 }

@@ -53,7 +53,8 @@ class RunRecord {
   std::optional<double> last_lr() const { return last_lr_; }  // of the step before this start
   std::optional<double> final_loss() const { return final_loss_; }
   std::optional<double> best_loss() const { return best_loss_; }
-  double seconds() const;  // since this start
+  double seconds() const;        // since this start
+  double total_seconds() const;  // of the whole run, as the lines count them
 
  private:
   void read_back();

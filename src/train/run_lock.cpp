@@ -51,7 +51,7 @@ bool has_no_flock(int reason) {
 
 // "process PID on HOST", for the message of those who come second; a lock without it is as good.
 void write_holder(int fd) {
-  const std::string text = fmt::format("process {} on {}\n", ::getpid(), host_name());
+  const std::string text = fmt::format("process {} on {}\n", run_pid(), host_name());
   if (::ftruncate(fd, 0) != 0) return;
   static_cast<void>(::pwrite(fd, text.data(), text.size(), 0) < 0);
 }

@@ -88,7 +88,7 @@ void report_finish(const RunConfig& config, const std::filesystem::path& dir,
         "train.early_stop, or set checkpoint.best to eval_loss");
   record.draw_curve(config.name);
   log_info("finished step {} in {}; training: final loss {}, best loss {}; model in {}{}",
-           state.step, format_duration(record.seconds()), show(record.final_loss()),
+           state.step, format_duration(record.total_seconds()), show(record.final_loss()),
            show(record.best_loss()), (dir / "final").string(),
            best_step ? fmt::format(" (step {})", *best_step) : "");
 }

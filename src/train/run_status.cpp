@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/path.h"
+#include "launch/hang_watch.h"
+#include "net/heartbeat.h"
 #include "train/lease.h"
 #include "train/status_file.h"
 #include "train/stored_run.h"
@@ -47,7 +49,7 @@ bool is_locked(const fs::path& dir) {
   return is_held;
 }
 
-// Whether the lock's holder, "process PID on HOST", is a rank that the file lists.
+// Whether the lock's holder, "process PID on HOST", is the file's writer or a rank that it lists.
 bool is_holder_listed(const fs::path& dir, const Json& file) {
   const std::vector<std::string> lines = read_last_lines(dir / ".lock", 400);
   const Json* ranks = file.find("ranks");
@@ -55,7 +57,8 @@ bool is_holder_listed(const fs::path& dir, const Json& file) {
   const auto is_listed = [&](const Json& rank) {
     return lines[0].starts_with(fmt::format("process {} on ", find_int(rank, "pid").value_or(-1)));
   };
-  return std::any_of(ranks->as_array().begin(), ranks->as_array().end(), is_listed);
+  return is_listed(file) ||
+         std::any_of(ranks->as_array().begin(), ranks->as_array().end(), is_listed);
 }
 
 // Clocks of two machines are never compared: the file is watched.
@@ -73,11 +76,15 @@ bool is_end(const std::string& state) {
   return state == "finished" || state == "stopped" || state == "failed";
 }
 
-bool is_writer_alive(const fs::path& dir, const Json& file) {
+// Whether its writer is a process that we see.
+bool is_here(const Json& file) {
   const int64_t pid = *find_int(file, "pid"), ticks = find_int(file, "start_ticks").value_or(0);
+  return pid > 0 && pid <= INT32_MAX && ticks > 0 && start_ticks(static_cast<pid_t>(pid)) == ticks;
+}
+
+bool is_writer_alive(const fs::path& dir, const Json& file) {
   if (find_text(file, "host") != host_name()) return is_renewed(dir, *find_int(file, "count"));
-  if (pid > 0 && pid <= INT32_MAX && ticks > 0 && start_ticks(static_cast<pid_t>(pid)) == ticks)
-    return true;
+  if (is_here(file)) return true;
   return is_locked(dir) && is_holder_listed(dir, file) &&  // of another container
          is_renewed(dir, *find_int(file, "count"));
 }
@@ -105,16 +112,21 @@ void judge_end(RunStatus* s) {
   }
 }
 
-// A supervisor that is stopped, or waits for this very disk.
-void note_old_file(const fs::path& dir, RunStatus* s) {
-  constexpr double kOldS = 5;
-  std::error_code gone;
-  const auto written = fs::last_write_time(dir / kStatusFile, gone);
-  if (gone || find_text(*s->file, "host") != host_name()) return;
-  const std::chrono::duration<double> age = fs::file_time_type::clock::now() - written;
-  if (age.count() > kOldS)
-    s->note = fmt::format("process {} has not written its status for {:.0f} s",
-                          *find_int(*s->file, "pid"), age.count());
+// A supervisor that is stopped, or waits for this very disk. Its clock is ours: since the machine
+// was started.
+void note_old_file(RunStatus* s) {
+  constexpr double kOldS = 3;  // of a file that is written once per second
+  const auto at_ms = find_int(*s->file, "at_ms");
+  if (!at_ms || find_text(*s->file, "host") != host_name()) return;
+  s->file_age_s = 1e-3 * static_cast<double>(std::max<int64_t>(0, monotonic_ms() - *at_ms));
+  const auto pid = static_cast<int>(*find_int(*s->file, "pid"));
+  const bool is_stopped = is_here(*s->file) && is_stopped_by_signal(pid);
+  if (!is_stopped && s->file_age_s <= kOldS) return;
+  const std::string why =
+      is_stopped ? fmt::format("is stopped by a signal (kill -CONT {} lets it go on)", pid)
+                 : std::string("has not written its status");
+  s->note =
+      fmt::format("the run's process {} {}; what follows is {:.1f} s old", pid, why, s->file_age_s);
 }
 
 void judge(const fs::path& dir, RunStatus* s) {
@@ -123,7 +135,8 @@ void judge(const fs::path& dir, RunStatus* s) {
     s->is_live = true;
     s->state = state;
     s->cause = find_text(*s->file, "cause").value_or("");
-    note_old_file(dir, s);
+    s->note = find_text(*s->file, "note").value_or("");
+    note_old_file(s);
   } else if (is_locked(dir)) {  // it has not opened the directory yet, or is an earlier weft's
     s->is_live = true;
     const bool is_earlier = !s->file && s->events.started && !s->events.end;
@@ -134,6 +147,18 @@ void judge(const fs::path& dir, RunStatus* s) {
   } else {
     judge_end(s);
   }
+}
+
+// With signs as old as they are now, not when the file was written.
+Json aged(const Json& ranks, double file_age_s) {
+  Json::Array all;
+  if (!ranks.is_array()) return Json(std::move(all));
+  for (Json rank : ranks.as_array()) {
+    const auto age_s = rank.is_object() ? find_number(rank, "age_s") : std::nullopt;
+    if (age_s) rank.set("age_s", Json(*age_s + file_age_s));
+    all.push_back(std::move(rank));
+  }
+  return Json(std::move(all));
 }
 
 template <typename T>
@@ -183,9 +208,14 @@ Json RunStatus::to_json() const {
   out.set("last_event", or_null(events.last));
   out.set("pid", of_file("pid"));
   out.set("host", of_file("host"));
-  const Json ranks = of_file("ranks");
-  out.set("ranks", ranks.is_array() ? ranks : Json(Json::Array{}));
+  out.set("status_age_s", is_live && file ? Json(file_age_s) : Json());
+  out.set("ranks", aged(of_file("ranks"), file_age_s));
   return out;
+}
+
+bool holds_run(const fs::path& dir) {
+  return path_kind(dir) == PathKind::kFolder &&
+         (is_run_dir(dir) || read_status_file(dir) || is_locked(dir));
 }
 
 RunStatus read_run_status(const fs::path& dir) {

@@ -17,6 +17,7 @@ struct RunStatus {
   std::string note;   // what could not be known, and why; empty: nothing
   bool is_live = false;
   std::optional<Json> file;  // .status.json, where it is of the run's last session
+  double file_age_s = 0;     // of a live run of this machine
   SpeedTail speed;
   EventTail events;
   std::optional<int64_t> total_steps;
@@ -25,6 +26,8 @@ struct RunStatus {
   Json to_json() const;
 };
 
+// Whether there is a run, or one that is about to begin.
+bool holds_run(const std::filesystem::path& dir);
 // Writes nothing. UserError where the folder holds no run; RunError where the system cannot read.
 RunStatus read_run_status(const std::filesystem::path& dir);
 

@@ -122,7 +122,8 @@ EventTail read_events(const fs::path& events) {
       tail.started = json;
       tail.end.reset();
     }
-    if (name == "finished" || name == "stopped" || name == "rank failed") tail.end = json;
+    if (name == "finished" || name == "stopped" || name == "failed" || name == "rank failed")
+      tail.end = json;
     if (name == "checkpoint" && is_step_folder(*json)) tail.checkpoint = json;
     tail.num_deaths += name == "rank_died";
     tail.last = std::move(json);

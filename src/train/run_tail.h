@@ -31,7 +31,7 @@ SpeedTail read_speed(const std::filesystem::path& metrics);
 
 struct EventTail {
   std::optional<Json> last, started;
-  std::optional<Json> end;         // after `started`: finished, stopped or rank failed
+  std::optional<Json> end;         // after `started`: finished, stopped, failed or rank failed
   std::optional<Json> checkpoint;  // the last one of a step
   int64_t num_deaths = 0;          // of ranks, survived
 };

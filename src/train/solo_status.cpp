@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "train/fault_events.h"
 #include "train/trainer.h"
 
 namespace weft {
@@ -53,13 +54,17 @@ void SoloStatus::end(int exit_code, const std::string& cause) {
 
 int train_with_status(const RunFile& file, const TrainOptions& options, RankPlace place,
                       std::optional<int64_t> planned_bytes) {
-  SoloStatus status(run_dir_of(file.config(), options), planned_bytes);
+  const std::filesystem::path dir = run_dir_of(file.config(), options);
+  const auto before = last_event_time(dir);
+  SoloStatus status(dir, planned_bytes);
   place.heartbeat = status.heartbeat();
   try {
     const int code = train_rank(file, options, place);
     status.end(code, "");
     return code;
   } catch (const std::exception& e) {  // main reports it
+    // A rejected start has written nothing, and the directory may belong to another run.
+    if (last_event_time(dir) != before) report_failure(dir, {"rank failed", place.rank, e.what()});
     status.end(1, e.what());
     throw;
   }

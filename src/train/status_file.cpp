@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/version.h"
 #include "track/memory.h"
 #include "train/lease.h"
@@ -29,7 +30,7 @@ Json rank_json(size_t rank, const RankStatus& status) {
                                                         : memory_of_process(status.pid).resident;
   return Json(
       Json::Object{{"rank", Json(static_cast<int64_t>(rank))},
-                   {"pid", Json(int64_t{status.pid})},
+                   {"pid", status.is_running ? Json(int64_t{status.pid}) : Json()},
                    {"host", Json(status.host.empty() ? host_name() : status.host)},
                    {"phase", Json(status.is_running ? phase_name(status.sign.phase) : "ended")},
                    {"step", Json(status.sign.step)},
@@ -60,6 +61,9 @@ Json layout_json(const JobStatus& status) {
                            {"spares", Json(status.num_spares)}});
 }
 
+constexpr int kRefused = 2;
+constexpr size_t kMostBytes = 1 << 20;
+
 const char* state_of_exit(int code) {
   if (code == 0) return "finished";
   return code > 128 ? "stopped" : "failed";  // 128 + a signal's number: saved
@@ -85,7 +89,7 @@ StatusFile::~StatusFile() { stop(); }
 
 void StatusFile::write(const JobStatus& status) {
   last_ = status;
-  if (!status.is_opened) return;
+  if (!status.is_opened && !status.is_announced) return;
   {
     const std::lock_guard lock(mutex_);
     next_ = status;
@@ -131,12 +135,30 @@ void StatusFile::stop() {
 
 void StatusFile::end(int exit_code, const std::string& cause) {
   stop();
-  if (!last_.is_opened) return;
+  if (!last_.is_opened && !has_announced_) return;
+  if (!last_.is_opened && exit_code == kRefused) return restore();
   JobStatus status = last_;
   status.state = state_of_exit(exit_code);
   status.cause = status.state == "failed" ? cause : "";
+  status.note.clear();
   for (RankStatus& rank : status.ranks) rank.is_running = false;
   put(status, exit_code);
+}
+
+// A run that waits for nodes shows it; one that is refused then has changed nothing.
+void StatusFile::announce() {
+  has_announced_ = true;
+  if (path_kind(dir_ / kStatusFile) == PathKind::kFile)
+    before_ = read_file(dir_ / kStatusFile, kMostBytes);
+}
+
+void StatusFile::restore() {
+  try {
+    if (before_) return write_file_atomic(dir_ / kStatusFile, *before_);
+    fs::remove(dir_ / kStatusFile);
+  } catch (const std::exception& e) {
+    log_warning("the status of the run before could not be restored: {}", e.what());
+  }
 }
 
 void StatusFile::put(const JobStatus& status, std::optional<int> exit_code) {
@@ -145,11 +167,13 @@ void StatusFile::put(const JobStatus& status, std::optional<int> exit_code) {
   const Json text(Json::Object{{"weft", Json(kWeftVersion)},
                                {"state", Json(status.state)},
                                {"cause", status.cause.empty() ? Json() : Json(status.cause)},
+                               {"note", status.note.empty() ? Json() : Json(status.note)},
                                {"exit_code", exit_code ? Json(int64_t{*exit_code}) : Json()},
                                {"pid", Json(int64_t{::getpid()})},
                                {"start_ticks", Json(start_ticks(::getpid()))},
                                {"host", Json(host_name())},
                                {"count", Json(++count_)},
+                               {"at_ms", Json(monotonic_ms())},
                                {"restarts", Json(status.num_restarts)},
                                {"max_restarts", Json(status.max_restarts)},
                                {"generation", Json(status.generation)},
@@ -158,6 +182,7 @@ void StatusFile::put(const JobStatus& status, std::optional<int> exit_code) {
                                {"planned_bytes", planned_bytes_ ? Json(*planned_bytes_) : Json()},
                                {"ranks", Json(std::move(ranks))}});
   try {
+    if (!status.is_opened && !has_announced_) announce();
     const fs::path path = dir_ / kStatusFile, writing = path.string() + ".writing";
     FileWriter(writing, FileWriter::Mode::kTruncate)
         .write(text.dump(-1, Json::Digits::kShortest) + "\n");

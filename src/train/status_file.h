@@ -28,15 +28,18 @@ class StatusFile {
   StatusFile& operator=(const StatusFile&) = delete;
 
   // Hands it over; one that is not written yet is replaced. Nothing is written before the directory
-  // is the run's. A failure is logged once.
+  // is the run's, or it is announced. A failure is logged once.
   void write(const JobStatus& status);
   void flush();  // until it is written
-  // How the run ended; where it was written before.
+  // How the run ended; where it was written before. What was there before a run that was refused
+  // (exit code 2) is restored.
   void end(int exit_code, const std::string& cause);
 
  private:
   void work();
   void stop();
+  void announce();
+  void restore();
   void put(const JobStatus& status, std::optional<int> exit_code);
 
   std::filesystem::path dir_;
@@ -44,6 +47,8 @@ class StatusFile {
   JobStatus last_;
   int64_t count_ = 0;
   bool has_failed_ = false;
+  bool has_announced_ = false;         // written before the directory was the run's
+  std::optional<std::string> before_;  // what it has replaced then
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<JobStatus> next_;

@@ -149,7 +149,9 @@ void Trainer::note_step(double seconds) {
   if (!cadence_.note({seconds, has_copy, saver_->last_copy_s(), saver_->last_wait_s()})) return;
   const std::vector<int64_t> wishes = gather_numbers(*ranks_, cadence_.wish());
   cadence_.choose(*std::max_element(wishes.begin(), wishes.end()));
-  if (is_main_) log_info("a snapshot in memory every {} steps", cadence_.every());
+  const int64_t every = cadence_.every();
+  if (is_main_)
+    log_info("a snapshot in memory every {}", every == 1 ? "step" : fmt::format("{} steps", every));
 }
 
 }  // namespace weft

@@ -123,12 +123,24 @@ TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
       run, {"launch.nodes=2", "launch.interface=eth7", "launch.ranks_per_node=4", "parallel.dp=4"},
       {"launch.nodes is 2 and launch.ranks_per_node 4"});
   expect_refused(run, {"launch.nodes=2", "launch.interface=eth7", "parallel.tp=2"},
-                 {"parallel.tp=2 does not divide the 1 ranks of a node"});
+                 {"parallel.tp=2 does not divide the number of ranks of a node, 1 (launch.nodes=2)",
+                  "set tp to 1, or use fewer nodes"});
   for (const char* lo : {"launch.interface=lo", "launch.interface=127.0.0.1"})
     expect_refused(run, {"launch.nodes=2", "parallel.dp=2", lo},
                    {"which other machines cannot reach, but launch.nodes is 2"});
   expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
                  {"this machine has no interface eth7", "available: "});
+  expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface="},
+                 {"launch.interface is empty", "available: "});
+  const Ended secret = run_to_end(
+      run.words("train", {"parallel.dp=2"}, {"--nodes", "2", "--secret-file", run / "nosuch"}),
+      {.env = {{"WEFT_NODES_ON_LO", "1"}}});
+  EXPECT_EQ(secret.exit_code, 2);
+  expect_parts(secret.err, {"nosuch does not exist", "the first start makes RUN_DIR/secret"});
+  expect_parts(
+      run.train({"parallel.dp=2", "launch.slurm={wrap: hostname}"}, {"--engine", "slurm"}).err,
+      {"launch.slurm: wrap is set by weft"});
+  EXPECT_FALSE(std::filesystem::exists(run / "runs"));
 }
 
 TEST(BadRunFile, CommandLineMistakes) {

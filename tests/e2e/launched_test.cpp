@@ -122,6 +122,8 @@ TEST(Launched, ADeadRankEndsTheOthersWith75AndTheNextStartResumes) {
         EXPECT_EQ(ended.exit_code, 75) << i << ended.err;
       }
     }
+    // Only rank 0 writes into the run's directory.
+    EXPECT_EQ(event_lines(dir, "rank failed").size(), dead == 0 ? 0u : 1u);
     ranks = start(run, hit, 4, of_torch);
     for (const auto& rank : ranks) EXPECT_EQ(rank->wait().exit_code, 0);
     EXPECT_EQ(hash_of(dir / "final"), hash_of(run.dir("own") / "final"));

@@ -143,8 +143,9 @@ TEST(NodesSurvive, MemoryThatCannotBeReadSendsTheRunToStorage) {
   const Ended train = nodes.train().wait(), agent = nodes.agent().wait();
   EXPECT_EQ(train.exit_code, 0) << train.err;
   EXPECT_EQ(agent.exit_code, 0) << agent.err;
-  expect_parts(train.err, {" cannot read the snapshots of step ",
-                           "continuing from storage (restart 2 of 4)", ", as generation 3"});
+  expect_parts(train.err,
+               {" cannot read the snapshots of step ", "continuing from the newest checkpoint, ",
+                " (restart 2 of 4)", ", as generation 3"});
   EXPECT_EQ(num_events(run, "hit", "recovery_failed"), 1u) << train.err;
   EXPECT_EQ(generations_of(run, "hit"), (std::vector<int64_t>{0, 2, 3})) << train.err;
   expect_same_run(run, "calm", "hit");
@@ -172,7 +173,7 @@ TEST(NodesSurvive, CopiesThatCannotBeFetchedSendTheRunToStorage) {
   EXPECT_EQ(train.exit_code, 0) << train.err;
   EXPECT_EQ(second.exit_code, 0) << second.err;
   expect_parts(train.err, {"node 1 could not fetch the copies of its snapshots: ",
-                           "continuing from storage (restart 2 of 4)"});
+                           "continuing from the newest checkpoint, ", " (restart 2 of 4)"});
   EXPECT_EQ(num_events(run, "hit", "recovery_failed"), 1u) << train.err;
   EXPECT_EQ(generations_of(run, "hit"), (std::vector<int64_t>{0, 2})) << train.err;
   expect_same_run(run, "calm", "hit");

@@ -4,10 +4,14 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <fstream>
+#include <sstream>
+#include <thread>
 
 #include "tests/e2e/disturbed_run.h"
+#include "tests/e2e/node_run.h"
 
 namespace weft::testing {
 namespace {
@@ -37,8 +41,10 @@ void spoil(const fs::path& path, const std::string& bytes) {
 
 TEST(Status, OfARunThatGoesOnAndThenStops) {
   const TinyRun run;
-  Program program(run.words("train", {"train.steps=100000", "parallel.dp=2", "checkpoint.every=50",
-                                      "launch.max_restarts=2"}));
+  const std::vector<std::string> sets = {"train.steps=100000", "parallel.dp=2",
+                                         "checkpoint.every=50", "launch.max_restarts=2",
+                                         "launch.restart_reset_steps=0"};
+  Program program(run.words("train", sets));
   ASSERT_TRUE(program.wait_until([&] { return has_file(run); }));
   const std::vector<pid_t> ranks = children_of(program.pid());
   const Json now = status_json(run.dir());
@@ -57,6 +63,7 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
   for (size_t r = 0; r < 2; ++r) {
     const Json& rank = now.at("ranks").as_array()[r];
     EXPECT_EQ(rank.at("pid").as_int(), ranks[r]);
+    EXPECT_EQ(slurp(fmt::format("/proc/{}/comm", ranks[r])), "weft\n");
     EXPECT_GT(rank.at("step").as_int(), 0);
     EXPECT_LT(rank.at("age_s").as_number(), 30);
     EXPECT_GT(rank.at("memory_bytes").as_int(), 0);
@@ -72,6 +79,11 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
                {": running, step ", " of 100000", "rank 1 was killed by SIGKILL", " steps/s, ",
                 " left", " planned", "1 of 2 used, 1 left; 1 in the run so far", "checkpoint",
                 "last event", "process  phase"});
+  // Who comes second is told whom to stop: not a rank.
+  const Ended second = run_to_end(run.words("train", sets));
+  EXPECT_EQ(second.exit_code, 2);
+  expect_parts(second.err, {fmt::format("another process is training in {}: process {} on ",
+                                        run.dir().string(), program.pid())});
   program.send(SIGTERM);
   EXPECT_EQ(program.wait().exit_code, 143);
   const Json after = status_json(run.dir());
@@ -90,9 +102,10 @@ TEST(Status, OfOneRankAndOfItsEnd) {
   ASSERT_EQ(now.at("ranks").as_array().size(), 1u);
   EXPECT_EQ(now.at("ranks").as_array()[0].at("pid").as_int(), program.pid());
   program.send(SIGSTOP);
-  std::filesystem::last_write_time(run.dir() / ".status.json",
-                                   fs::file_time_type::clock::now() - std::chrono::minutes(1));
-  expect_parts(status_json(run.dir()).at("note").as_string(), {"has not written its status for "});
+  expect_parts(status_json(run.dir()).at("note").as_string(),
+               {fmt::format("the run's process {} is stopped by a signal (kill "
+                            "-CONT {} lets it go on); what follows is ",
+                            program.pid(), program.pid())});
   program.send(SIGKILL);
   program.wait();
   const Json killed = status_json(run.dir());
@@ -110,7 +123,90 @@ TEST(Status, OfOneRankAndOfItsEnd) {
     const Json bad = status_json(run.dir(name));
     EXPECT_EQ(bad.at("state").as_string(), "failed") << bad.dump(2);
     expect_parts(bad.at("cause").as_string(), {"step "});
+    EXPECT_EQ(bad.at("last_event").at("event").as_string(), "rank failed") << bad.dump(2);
   }
+}
+
+TEST(Status, ForgetsRestartsAsTheSupervisorDoes) {
+  const TinyRun run;
+  Program program(
+      run.words("train", {"train.steps=100000", "parallel.dp=2", "launch.restart_reset_steps=10"}));
+  ASSERT_TRUE(program.wait_until([&] { return has_file(run); }));
+  ::kill(children_of(program.pid()).at(1), SIGKILL);
+  EXPECT_TRUE(program.wait_until([&] {
+    const Json now = status_json(run.dir());
+    return now.at("deaths").as_int() == 1 && now.at("restarts").as_int() == 0 &&
+           now.at("restarts_left").as_int() == 2;
+  }));
+}
+
+// Ranks that are stopped cannot save, so that the first signal does not end the run.
+TEST(Status, OfARunThatASecondSignalEnded) {
+  const TinyRun run;
+  Program program(run.words("train", {"train.steps=100000", "parallel.dp=2"}));
+  ASSERT_TRUE(program.wait_until([&] { return has_file(run); }));
+  for (const pid_t rank : children_of(program.pid())) ::kill(rank, SIGSTOP);
+  program.send(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  program.send(SIGINT);
+  EXPECT_EQ(program.wait(30).exit_code, 1);
+  const Json after = status_json(run.dir());
+  EXPECT_EQ(after.at("state").as_string(), "failed");
+  expect_parts(after.at("cause").as_string(), {"a second signal ended the run at once"});
+  EXPECT_EQ(after.at("last_event").at("event").as_string(), "failed");
+  fs::remove(run.dir() / ".status.json");
+  EXPECT_EQ(state_of(run.dir()), "failed");
+}
+
+// Nobody has taken the directory yet.
+TEST(Status, OfARunThatWaitsForNodes) {
+  const TinyRun run;
+  NodeRun waits(run, "nodes", {"parallel.dp=2", "launch.join_timeout_s=3"});
+  const fs::path dir = run.dir("nodes");
+  ASSERT_TRUE(waits.train().wait_until([&] {
+    return fs::exists(dir / ".status.json") &&
+           contains(status_json(dir).dump(), "waiting for nodes: 1 of 2 joined (");
+  }));
+  EXPECT_EQ(state_of(dir), "starting");
+  expect_parts(ask(dir).out, {"nodes: starting\n", "note", "waiting for nodes: 1 of 2 joined ("});
+  EXPECT_EQ(waits.train().wait().exit_code, 75);
+  EXPECT_EQ(state_of(dir), "failed");
+  expect_parts(ask(dir).out, {"cause", "1 of 2 nodes joined within 3 s"});
+}
+
+// Anonymous and shared memory of a process, what several share divided among them; as the kernel
+// counts.
+int64_t proportional_bytes(pid_t pid) {
+  std::istringstream lines(slurp(fmt::format("/proc/{}/smaps_rollup", pid)));
+  int64_t bytes = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"))
+      bytes += 1024 * std::stoll(line.substr(line.find(':') + 1));
+  }
+  return bytes;
+}
+
+// The supervisor, its nodes' agents with the copies that they keep, and the ranks.
+TEST(Status, MemoryOfSeveralNodesIsThatOfAllProcesses) {
+  const TinyRun run;
+  run.change_config("intermediate_size", Json(8192));  // so that copies weigh something
+  NodeRun nodes(run, "nodes", {"parallel.dp=2", "train.steps=100000", "launch.snapshot_every=1"});
+  nodes.join();
+  double reported = 0, counted = 0;
+  const bool agree = nodes.train().wait_until([&] {
+    if (!fs::exists(run.dir("nodes") / "metrics.jsonl")) return false;
+    const Json now = status_json(run.dir("nodes"));
+    if (now.at("state").as_string() != "running" || now.at("step").is_null()) return false;
+    std::vector<pid_t> all = {nodes.train().pid(), nodes.agent().pid()};
+    for (const pid_t agent : children_of(nodes.train().pid())) all.push_back(agent);
+    for (const int node : {0, 1})
+      for (const pid_t rank : nodes.ranks_of(node)) all.push_back(rank);
+    counted = 0;
+    for (const pid_t pid : all) counted += static_cast<double>(proportional_bytes(pid));
+    reported = static_cast<double>(now.at("memory_bytes").as_int());
+    return all.size() == 5 && std::abs(reported - counted) < 0.05 * counted;
+  });
+  EXPECT_TRUE(agree) << reported << " reported, " << counted << " counted";
 }
 
 TEST(Status, WhereThereIsNoRun) {

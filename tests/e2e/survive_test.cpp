@@ -141,8 +141,9 @@ TEST(Survive, MemoryThatCannotBeReadSendsTheRunToStorage) {
   ::kill(children_of(program.pid()).at(1), SIGKILL);
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {" cannot read the snapshots of step ",
-                           "continuing from storage (restart 2 of 3)", ", as generation 3"});
+  expect_parts(ended.err,
+               {" cannot read the snapshots of step ", "continuing from the newest checkpoint, ",
+                " (restart 2 of 3)", ", as generation 3"});
   EXPECT_EQ(num_events(run, "hit", "recovery_failed"), 1u) << ended.err;
   EXPECT_EQ(generations_of(run, "hit"), (std::vector<int64_t>{0, 2, 3})) << ended.err;
   EXPECT_GE(event_lines(run.dir("hit"), "started").at(1).at("step").as_int(), 30);
@@ -195,7 +196,8 @@ TEST(Survive, WithoutSnapshotsAllStartFromACheckpoint) {
   ::kill(children_of(program.pid()).at(0), SIGKILL);
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"rank 0 was killed by SIGKILL; continuing from storage"});
+  expect_parts(ended.err, {"rank 0 was killed by SIGKILL; continuing from the newest checkpoint, ",
+                           "checkpoints/step-"});
   const std::vector<Json> started = event_lines(run.dir("hit"), "started");
   ASSERT_EQ(started.size(), 2u);  // the second --overwrite did not count
   EXPECT_GE(started[1].at("step").as_int(), 60);
@@ -213,8 +215,9 @@ TEST(Survive, NoMemoryForSnapshots) {
   ::kill(children_of(program.pid()).at(1), SIGKILL);
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"has no memory for snapshots: ", "all start from a checkpoint",
-                           "rank 1 was killed by SIGKILL; continuing from storage"});
+  expect_parts(ended.err,
+               {"has no memory for snapshots: ", "all start from a checkpoint",
+                "rank 1 was killed by SIGKILL; continuing from the newest checkpoint, "});
   EXPECT_EQ(num_events(run, "hit", "started"), 2u);
   expect_same_run(run, "calm", "hit");
   EXPECT_FALSE(is_any_left(run));
@@ -268,8 +271,12 @@ TEST(Survive, TheBudgetIsSpentByDeathsAndRestoredByProgress) {
     EXPECT_EQ(kills, 2);
     const Ended ended = program.wait();
     EXPECT_EQ(ended.exit_code, 75) << ended.err;
-    expect_parts(ended.err, {"continuing from step ", "(restart 1 of 1)\n", "error: rank ",
-                             "was killed by SIGKILL\n", "the same command resumes"});
+    expect_parts(ended.err,
+                 {"continuing from step ", "(restart 1 of 1)\n", "error: rank ",
+                  "was killed by SIGKILL; launch.max_restarts=1 is used up (before: rank ",
+                  "the same command resumes"});
+    expect_parts(event_lines(run.dir(name), "rank failed").at(0).at("message").as_string(),
+                 {"launch.max_restarts=1 is used up"});
     EXPECT_EQ(num_events(run, name, "rank_died"), 1u);
     EXPECT_EQ(num_events(run, name, "rank failed"), 1u);
     EXPECT_FALSE(is_any_left(run));

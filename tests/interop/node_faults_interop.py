@@ -388,7 +388,7 @@ class Suite:
         text = log.read_text(errors="replace")
         said = re.search(r"warning: a run continues after the death of a rank from copies.*checkpoint", text)
         self.checks.that(said, "no memory for copies: said at the start", said[0] if said else text[:800])
-        self.checks.that("continuing from storage" in text, "no memory for copies: it goes on from the checkpoint")
+        self.checks.that("continuing from the newest checkpoint" in text, "no memory for copies: it goes on from the checkpoint")
         self.checks.that(training_of(self.weft, self.folder / "poor") == self.run_calm("mesh", 200),
                          "no memory for copies: the bits of a calm run")
 

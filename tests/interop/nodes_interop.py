@@ -362,7 +362,7 @@ class Suite:
 
     def ranks_by_status(self, run):
         status = self.weft.json("status", run.dir)
-        return status["state"], [(rank["rank"], rank["pid"] > 0) for rank in status["ranks"]]
+        return status["state"], [(rank["rank"], (rank["pid"] or 0) > 0) for rank in status["ranks"]]
 
     def crowd(self):
         """Many agents at once, of which the run needs one."""

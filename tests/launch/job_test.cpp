@@ -362,6 +362,7 @@ TEST(Job, ASecondSignalKills) {
   job.send(SIGTERM);
   EXPECT_EQ(job.wait(), 1);  // not 143: nothing was saved
   expect_part(job.err(), "a second signal, SIGTERM");
+  expect_part(job.out(), "event cut_off -1 a second signal ended the run at once");
   expect_no_rank_left(job, 2);
 }
 

@@ -36,7 +36,11 @@ TEST_F(NodeJob, ADeadRankRestartsAllUntilTheBudgetIsSpent) {
   EXPECT_NE(text.find("event died 3 rank 3 was killed by SIGABRT"), std::string::npos) << text;
   EXPECT_NE(text.find("event started -1 generation 1"), std::string::npos) << text;
   EXPECT_NE(text.find("event failed 3 rank 3 was killed by SIGABRT"), std::string::npos) << text;
+  EXPECT_NE(text.find("; launch.max_restarts=1 is used up (before: rank 3 was killed by SIGABRT"),
+            std::string::npos)
+      << text;
   EXPECT_EQ(text.find("generation 2"), std::string::npos) << text;
+  EXPECT_TRUE(agent->says("error: rank 3 was killed by SIGABRT")) << agent->text();
 }
 
 TEST_F(NodeJob, AFailureThatWouldRepeatEndsAll) {
@@ -88,6 +92,7 @@ TEST_F(NodeJob, ASecondSignalEndsAtOnce) {
   train_->send(SIGINT);
   EXPECT_EQ(train_->wait(), 1);
   EXPECT_EQ(agent->wait(), 1);
+  EXPECT_TRUE(train_->says("event cut_off -1 a second signal")) << train_->text();
 }
 
 TEST_F(NodeJob, ASpareTakesThePlaceOfAKilledAgent) {

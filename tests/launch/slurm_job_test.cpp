@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "launch/command_output.h"
 #include "tests/io/temporary_folder.h"
 
@@ -59,6 +60,15 @@ TEST(SlurmScript, OptionsThatWouldBreakItAreRefused) {
     SlurmScript made = script();
     made.options = {{name, value}};
     EXPECT_THROW(static_cast<void>(slurm_script_text(made)), UserError) << name;
+  }
+  SlurmScript wraps = script();
+  wraps.options = {{"wrap", "hostname"}};
+  try {
+    static_cast<void>(slurm_script_text(wraps));
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(),
+                 "launch.slurm: wrap is set by weft: the job runs a script that weft writes");
   }
 }
 
@@ -115,18 +125,45 @@ TEST(CommandOutput, HasBothStreamsAndTheCode) {
   EXPECT_FALSE(run_command({"no-such-program-of-weft"}));
 }
 
-TEST(SlurmJob, WithoutSlurmTheMessageSaysSo) {
-  const testing::TemporaryFolder folder;
+// With an sbatch that says this and fails; empty: there is none. The message, then the hint.
+std::string refusal(const testing::TemporaryFolder& folder, const std::string& words) {
+  if (!words.empty()) {
+    std::ofstream(folder / "sbatch") << "#!/bin/bash\necho '" << words << "' >&2\nexit 1\n";
+    std::filesystem::permissions(folder / "sbatch", std::filesystem::perms::owner_all);
+  }
   const std::string path = std::getenv("PATH");
-  ::setenv("PATH", folder.path().c_str(), 1);
-  std::string what;
+  ::setenv("PATH", (folder.path().string() + (words.empty() ? "" : ":" + path)).c_str(), 1);
+  std::string text;
   try {
     submit_slurm_job(folder / "slurm.sh", "#!/bin/bash\n");
   } catch (const UserError& e) {
-    what = e.what();
+    text = std::string(e.what()) + "\n" + e.hint();
   }
   ::setenv("PATH", path.c_str(), 1);
-  EXPECT_EQ(what, "--engine slurm: sbatch is not on the PATH");
+  return text;
+}
+
+TEST(SlurmJob, WithoutSlurmTheMessageNamesTheScript) {
+  const testing::TemporaryFolder folder;
+  const std::string text = refusal(folder, "");
+  EXPECT_TRUE(has(text, "--engine slurm: sbatch is not on the PATH\n")) << text;
+  EXPECT_TRUE(has(text, "run `sbatch " + (folder / "slurm.sh").string() + "`")) << text;
+}
+
+TEST(SlurmJob, WhatSbatchSaysKeepsItsLines) {
+  const testing::TemporaryFolder folder;
+  const std::string text =
+      refusal(folder, "sbatch: error: invalid partition: x\nsbatch: error: it failed");
+  EXPECT_TRUE(has(text,
+                  "slurm.sh:\n  sbatch: error: invalid partition: x\n  sbatch: error: it "
+                  "failed\nlaunch.slurm has the options"))
+      << text;
+  EXPECT_EQ(printable_message(text.substr(0, text.find("\nlaunch"))),
+            text.substr(0, text.find("\nlaunch")));
+  EXPECT_TRUE(has(refusal(folder,
+                          "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: "
+                          "Unknown host"),
+                  "does this machine reach Slurm's controller"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // tests/train/status_file_test.cpp: what is in .status.json, when, and what readers make of it.
 #include "train/status_file.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +53,72 @@ TEST_F(StatusFiles, NothingBeforeTheDirectoryIsTheRuns) {
   write(file);
   EXPECT_TRUE(fs::exists(path()));
   EXPECT_FALSE(fs::exists(path().string() + ".writing"));
+}
+
+// It waits for nodes: readers know it, and a refused start leaves what was there.
+TEST_F(StatusFiles, AnAnnouncedRunIsSeenAndARefusedOneLeavesNothing) {
+  status_.is_opened = false;
+  status_.is_announced = true;
+  status_.state = "starting";
+  status_.note = "waiting for nodes: 1 of 2 joined (here)";
+  status_.ranks.clear();
+  for (const char* before : {"", "{\"state\": \"stopped\", \"pid\": 1, \"count\": 3}"}) {
+    fs::remove(path());
+    if (before[0] != 0) std::ofstream(path()) << before;
+    StatusFile file(folder_.path(), std::nullopt);
+    write(file);
+    EXPECT_TRUE(seen().is_live);
+    EXPECT_EQ(seen().state, "starting");
+    EXPECT_EQ(seen().note, status_.note);
+    file.end(2, "");
+    EXPECT_EQ(fs::exists(path()), before[0] != 0);
+    EXPECT_EQ(before[0] != 0 ? read_file(path()) : "", before);
+  }
+  StatusFile file(folder_.path(), std::nullopt);
+  write(file);
+  file.end(75, "1 of 2 nodes joined");
+  EXPECT_EQ(seen().state, "failed");
+  EXPECT_EQ(seen().cause, "1 of 2 nodes joined");
+  EXPECT_EQ(seen().note, "");
+  fs::remove(folder_ / "events.jsonl");
+  EXPECT_TRUE(holds_run(folder_.path()));
+  fs::remove(path());
+  EXPECT_FALSE(holds_run(folder_.path()));
+  const RunLock lock(folder_.path());  // it has not come further yet
+  EXPECT_TRUE(holds_run(folder_.path()));
+}
+
+// What was written some seconds ago is as old.
+TEST_F(StatusFiles, SignsAgeWithTheFile) {
+  StatusFile file(folder_.path(), std::nullopt);
+  for (RankStatus& rank : status_.ranks) rank.sign.at_ms = monotonic_ms();
+  write(file);
+  EXPECT_EQ(seen().note, "");
+  Json old = read();
+  old.set("at_ms", Json(old.at("at_ms").as_int() - 20'000));
+  std::ofstream(path()) << old.dump();
+  const RunStatus now = seen();
+  const Json json = now.to_json();
+  for (const Json& rank : json.at("ranks").as_array()) {
+    EXPECT_GE(rank.at("age_s").as_number(), 20);
+    EXPECT_LT(rank.at("age_s").as_number(), 60);
+  }
+  EXPECT_GE(json.at("status_age_s").as_number(), 20);
+  EXPECT_NE(now.note.find(fmt::format("the run's process {} has not written its "
+                                      "status; what follows is 2",
+                                      ::getpid())),
+            std::string::npos)
+      << now.note;
+}
+
+// A number that names no process is none.
+TEST_F(StatusFiles, ARankThatIsReplacedHasNoProcess) {
+  StatusFile file(folder_.path(), std::nullopt);
+  status_.ranks[1] = {};
+  write(file);
+  const Json json = seen().to_json();
+  EXPECT_EQ(json.at("ranks").as_array()[0].at("pid").as_int(), ::getpid());
+  EXPECT_TRUE(json.at("ranks").as_array()[1].at("pid").is_null());
 }
 
 TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {

@@ -1,0 +1,77 @@
+// train/fault_events.cpp: lines of events.jsonl and of a rank's log.
+#include "train/fault_events.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "track/run_files.h"
+#include "train/run_lock.h"
+
+namespace weft {
+namespace fs = std::filesystem;
+namespace {
+
+void write_hangs(const fs::path& events, const std::vector<HungRank>& hung) {
+  for (const HungRank& h : hung)
+    EventWriter(events, h.rank)
+        .write("rank_hung", {{"last", Json(h.last)}, {"stack", Json(h.stack)}});
+}
+
+void warn(const std::string& text, const Error& why) {
+  log_warning("\"{}\" could not be recorded: {}", text, why.what());
+}
+
+}  // namespace
+
+std::optional<fs::file_time_type> last_event_time(const fs::path& dir) {
+  std::error_code fault;
+  const auto time = fs::last_write_time(dir / "events.jsonl", fault);
+  return fault ? std::nullopt : std::optional(time);
+}
+
+HungRank report_hang(const fs::path& dir, int rank, const std::string& text) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  const HungRank hung{rank, text.substr(0, end), text.substr(std::min(end + 1, text.size()))};
+  const fs::path log = dir / "log" / fmt::format("rank-{:05}.log", rank);
+  log_warning("rank {} hangs and is killed ({}); its stack is in {}", rank, hung.last,
+              log.string());
+  try {
+    FileWriter(log, FileWriter::Mode::kAppend)
+        .write(fmt::format("the rank hangs ({}); its stack:\n{}", hung.last, hung.stack));
+  } catch (const Error& e) {
+    log_warning("{}\n{}", e.what(), hung.stack);
+  }
+  return hung;
+}
+
+void report_failure(const fs::path& dir, const RunFailure& failure,
+                    const std::vector<HungRank>& hung) {
+  try {
+    const RunLock lock(dir);
+    cut_torn_line(dir / "events.jsonl");
+    write_hangs(dir / "events.jsonl", hung);
+    EventWriter(dir / "events.jsonl", std::max(failure.rank, 0))
+        .write(failure.event, {{"message", Json(failure.text)}});
+  } catch (const Error& e) {
+    warn(failure.text, e);
+  }
+}
+
+void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
+                  const std::vector<HungRank>& hung) {
+  try {
+    const fs::path events = dir / "events.jsonl";
+    if (path_kind(events) == PathKind::kNothing) return;  // before the run began
+    cut_torn_line(events);
+    write_hangs(events, hung);
+    EventWriter(events, std::max(rank, 0)).write(event, {{"message", Json(text)}});
+  } catch (const Error& e) {
+    warn(text, e);
+  }
+}
+
+}  // namespace weft
