@@ -45,7 +45,8 @@ bool NodeSupervisor::has_spare() {
 // Places are filled as agents come. An elastic run is content with fewer: at its first start when
 // the time is over or launch.min_nodes are there, later at once.
 void NodeSupervisor::gather() {
-  const bool is_late = Clock::now() >= gather_until_;
+  // This node's own agent is on its way: on a busy machine it may be slower than a short time-out.
+  const bool is_late = has_first_joined_ && Clock::now() >= gather_until_;
   if (choice_.is_elastic() && (generation_ >= 0 || is_late || has_fewest())) {
     gather_fewer();
   } else {
