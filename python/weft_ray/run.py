@@ -108,7 +108,7 @@ class Run:
         try:
             return self.watch()
         except KeyboardInterrupt:  # Ctrl-C, or a notebook's stop button: the step is completed and saved
-            self.head.first.stop.remote(signal.SIGINT)
+            self.head.first.stop.remote(signal.SIGTERM)
             self.watch(time.monotonic() + SAVE_S)
             raise
 
