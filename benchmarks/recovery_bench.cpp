@@ -88,8 +88,8 @@ int run(const std::vector<std::string>& words) {
              words[3], layout);
   const auto show = [&](const char* way, int64_t questions, int64_t layouts, double seconds) {
     fmt::print(
-        "{}: {} questions and {:.1f} MB per rank, {} questions in all, {:.2f} ms of this "
-        "machine per rank\n",
+        "{}: {} questions and {:.1f} MB per rank, {} questions in all, {:.2f} ms of CPU "
+        "per rank\n",
         way, questions, 1e-6 * static_cast<double>(layouts) * static_cast<double>(layout),
         questions * num_ranks, 1e3 * seconds);
   };
