@@ -1,7 +1,5 @@
 """weft_ray/trainer.py: WeftTrainer, in place of Ray Train's trainers."""
 
-import os
-
 import ray
 from ray import cloudpickle
 from ray.exceptions import RayTaskError
