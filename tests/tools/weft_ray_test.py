@@ -20,8 +20,8 @@ def evaluation(number):
     return json.dumps({"step": number, "eval_loss": 2.0 / number}) + "\n"
 
 
-def event(name, **more):
-    return json.dumps({"event": name, "rank": 0, **more}) + "\n"
+def event(name, time="2020-02-02T12:00:00.000Z", **more):
+    return json.dumps({"time": time, "event": name, "rank": 0, **more}) + "\n"
 
 
 class Folder(unittest.TestCase):
@@ -86,6 +86,12 @@ class Run(Folder):
         self.assertEqual(run.read(), ([], [(0, "rank 2 was killed")]))
         self.add("metrics.jsonl", step(2) + step(3) + step(4))
         self.assertEqual([metrics["step"] for metrics, _ in run.read()[0]], [4])
+
+    def test_events_before_a_time_are_of_earlier_starts(self):
+        run = RunFollower(self.folder, since="2020-02-02T12:00:00")
+        self.add("events.jsonl", event("rank_died", time="2020-02-02T11:59:59.999Z", message="long ago"))
+        self.add("events.jsonl", event("rank_died", message="now"))
+        self.assertEqual(run.read(), ([], [(0, "now")]))
 
     def test_summary(self):
         for name, number, is_whole in (("step-00000002", 2, True), ("step-00000004", 4, True), ("best", 2, True), ("step-00000005", 5, False)):
