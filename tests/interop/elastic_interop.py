@@ -235,9 +235,9 @@ def body(args, checks, folder):
         shrinks = [(mode, batch, tp) for mode in ("exact", "fast") for batch in (12, 8)
                    for tp in (1, 2) if (mode, tp) != ("fast", 2)]
         cases = [(f"shrink-{mode}-{batch}-{tp}", lambda k=(mode, batch, tp): suite.shrink(*k))
-                 for mode, batch, tp in sample(shrinks, lambda k: {k[0], k[1], ("tp", k[2])}, 0.5)]
+                 for mode, batch, tp in sample(shrinks, lambda k: {k[0], k[1], ("tp", k[2])}, 0.34)]
         cases += [(name, getattr(suite, name)) for name in
-                  sample(["missing_at_start", "fewest", "left_out"], lambda name: set(), 0.5)]
+                  sample(["missing_at_start", "fewest", "left_out"], lambda name: set(), 0.34)]
         cases += [(f"back-{tp}{'-killed' * kills}", lambda k=(tp, kills): suite.there_and_back(*k))
                   for tp, kills in sample([(1, False), (2, False), (1, True), (2, True)],
                                           lambda k: {k[1]}, 0.5)]

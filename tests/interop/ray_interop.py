@@ -167,7 +167,7 @@ def check_bad_runs(case):
 
 # (check, one commit in how many runs it; 0: FULL=1 alone). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 2), (check_command, 2), (check_interrupt, 2), (check_store, 0), (check_island, 0), (check_examples, 0),
+         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_interrupt, 3), (check_store, 0), (check_island, 0), (check_examples, 0),
          (check_nodes, 0), (check_lost_node, 0), (check_elastic, 0), (check_gpu_ids, 0), (check_tune, 0))
 SECOND = ((check_job, 0),)  # a head with a job server
 
