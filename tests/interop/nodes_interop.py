@@ -133,9 +133,10 @@ class Cluster:
 
     def events(self, name):
         try:
-            lines = (self.dir / "events.jsonl").read_text().splitlines()
+            text = (self.dir / "events.jsonl").read_text()
         except OSError:
             return []
+        lines = text.split("\n")[:-1]  # the last may still be being written
         return [event for event in map(json.loads, lines) if event["event"] == name]
 
     def ranks_of(self, host):

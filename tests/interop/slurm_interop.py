@@ -122,7 +122,7 @@ def check_refusals(case):
         case.checks.that(wanted in err, f"{what}: the message", "" if wanted in err else (out + err)[-600:])
 
     refused("no sbatch", "sbatch is not on the PATH", "--engine", "slurm", "--nodes", "2", env={"PATH": "/nowhere"})
-    refused("a partition that does not exist", "sbatch refused", "--engine", "slurm", "--nodes", "2", "--set",
+    refused("a partition that does not exist", "sbatch did not accept", "--engine", "slurm", "--nodes", "2", "--set",
             "launch.slurm={partition: none}")
     refused("an option that is weft's", "launch.slurm: nodes", "--engine", "slurm", "--set", "launch.slurm={nodes: 3}")
     refused("two tasks on a node", "one task per node", before=[program("srun"), "-N1", "-n2", "--overcommit"])
