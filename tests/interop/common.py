@@ -170,6 +170,15 @@ def memory_folder():
     return place if place.is_dir() and shutil.disk_usage(place).free > 2 << 30 else None
 
 
+def events_of(run_dir, name):
+    """The events of this name, also while a run writes them: the last line may not be complete yet."""
+    try:
+        lines = (Path(run_dir) / "events.jsonl").read_text().split("\n")[:-1]
+    except OSError:
+        return []
+    return [event for event in map(json.loads, lines) if event["event"] == name]
+
+
 def run_program(doc, body, add_arguments=None, in_memory=False):
     """The frame of an interop program: arguments, a temporary folder, counts, exit code.
 

@@ -13,7 +13,6 @@ that is not shared, a port that is taken; 200 agents at once.
 """
 
 import datetime
-import json
 import os
 import random
 import signal
@@ -22,7 +21,7 @@ import subprocess
 import sys
 import time
 
-from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
+from common import Weft, die_with_parent, events_of, read_metrics, run_program, write_run_file
 from kill_interop import children_of, left_behind, shared_maps
 from sampling import ROOT, is_full
 from survive_interop import hashes, num_lines, without_times
@@ -132,12 +131,7 @@ class Cluster:
         return self.wait(lambda: self.steps() >= count)
 
     def events(self, name):
-        try:
-            text = (self.dir / "events.jsonl").read_text()
-        except OSError:
-            return []
-        lines = text.split("\n")[:-1]  # the last may still be being written
-        return [event for event in map(json.loads, lines) if event["event"] == name]
+        return events_of(self.dir, name)
 
     def ranks_of(self, host):
         if host == 0:

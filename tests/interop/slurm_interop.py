@@ -8,12 +8,11 @@ allocation (salloc); as `srun weft train`. Weights, states and metrics are those
 warning before a time limit save; a job that is preempted or requeued resumes (FULL=1: Slurm waits before it starts such a job again).
 """
 
-import json
 import re
 import subprocess
 import time
 
-from common import Weft, read_metrics, run_program, write_run_file
+from common import Weft, events_of, read_metrics, run_program, write_run_file
 from sampling import ROOT, is_full
 from slurm_cluster import Cluster, program
 
@@ -38,11 +37,6 @@ def same_run(checks, weft, run_dir, own, what):
     keys = ("step", "loss", "grad_norm", "lr", "tokens")
     lines = [[{k: line[k] for k in keys} for line in read_metrics(d)[0]] for d in (run_dir, own)]
     checks.equal(lines[0], lines[1], f"{what}: metrics")
-
-
-def events(run_dir, name):
-    lines = (run_dir / "events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
 class Case:
@@ -97,7 +91,7 @@ def check_submitted(case, own):
     job = re.search(r"submitted job (\d+)", out).group(1)
     state = case.state(job)
     case.checks.equal((state["JobState"], state["ExitCode"]), ("COMPLETED", "0:0"), "the job's own state")
-    case.checks.equal(events(run_dir, "started")[0].get("slurm_job"), job, "events.jsonl: the job")
+    case.checks.equal(events_of(run_dir, "started")[0].get("slurm_job"), job, "events.jsonl: the job")
     secret = (run_dir / "secret").read_text().strip()
     case.checks.equal((run_dir / "secret").stat().st_mode & 0o777, 0o600, "the secret's mode")
     seen = [path for path in (run_dir / "slurm.sh", run_dir / f"slurm-{job}.log") if secret in path.read_text()]
@@ -147,7 +141,7 @@ def check_signals(case):
     case.wait_for("the job's end", lambda: case.state(job)["JobState"] not in ("RUNNING", "COMPLETING"))
     state = case.state(job)
     case.checks.equal((state["JobState"], state["ExitCode"]), ("FAILED", "138:0"), "SIGUSR1: saved, exit 138")
-    step = events(run_dir, "stopped")[-1]["step"]
+    step = events_of(run_dir, "stopped")[-1]["step"]
     case.checks.that((run_dir / f"checkpoints/step-{step:08}/COMMITTED").exists(), "SIGUSR1: the last step is saved")
 
 
@@ -162,7 +156,7 @@ def check_requeue(case):
     case.wait_for("the preemption", lambda: case.state(high)["JobState"] == "COMPLETED", 90)
     case.wait_for("the job's end", lambda: case.state(job)["JobState"] == "COMPLETED", 240)
     case.checks.equal(int(case.state(job)["Restarts"]), 1, "preempted: requeued once")
-    starts = events(run_dir, "started")
+    starts = events_of(run_dir, "started")
     case.checks.that(len(starts) == 2 and starts[1]["step"] > 0, "preempted: resumed, though --overwrite was given")
     same_run(case.checks, case.weft, run_dir, own, "preempted")
 

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 
-from common import Weft, read_metrics, run_program, write_run_file
+from common import Weft, events_of, read_metrics, run_program, write_run_file
 from kill_interop import children_of, end_process, is_ours, left_behind, shared_maps
 from sampling import ROOT, is_full
 
@@ -59,14 +59,6 @@ def write_inputs(weft, folder, model, mode, steps, device):
                   "eval_every": 60},
         "checkpoint": {"every": 25, "keep": 100},
         "launch": {"max_restarts": -1, "device": device}})
-
-
-def events_of(run_dir, name):
-    try:
-        lines = (run_dir / "events.jsonl").read_text().splitlines()
-    except OSError:
-        return []
-    return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
 def num_lines(run_dir):
