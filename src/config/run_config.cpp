@@ -208,7 +208,7 @@ void bind_eval(OptionTable& t, EvalConfig& c) {
       .at_most(1 << 20);
 }
 
-void bind_rest(OptionTable& t, RunConfig& c) {
+void bind_checkpoint(OptionTable& t, RunConfig& c) {
   t.add("checkpoint.every", &c.checkpoint.every,
         "steps between checkpoints; 0 = each epoch; always one at the end")
       .at_least(0);
@@ -225,6 +225,9 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       "checkpoint.async", &c.checkpoint.async,
       "write checkpoints while training continues, from a copy of the state; not by default where "
       "memory is short");
+}
+
+void bind_rest(OptionTable& t, RunConfig& c) {
   t.add("launch.nodes", &c.launch.nodes, "machines (docs/operate.md, Several machines)")
       .at_least(1)
       .at_most(1 << 16);
@@ -302,6 +305,7 @@ void bind_options(OptionTable* table, RunConfig* c) {
   bind_parallel(*table, c->parallel);
   bind_train(*table, c->train);
   bind_eval(*table, c->eval);
+  bind_checkpoint(*table, *c);
   bind_rest(*table, *c);
   add_key_synonyms(table);
 }
