@@ -4,7 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
+
+#include "base/process_stat.h"
 
 namespace weft {
 
@@ -49,11 +50,8 @@ std::string describe_sign(const RankSign& sign) {
 }
 
 bool is_stopped_by_signal(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(')');  // a name may hold anything
-  return name_end != std::string::npos && text.compare(name_end, 3, ") T") == 0;
+  const auto stat = read_process_stat(pid);
+  return stat && stat->state == 'T';
 }
 
 }  // namespace weft

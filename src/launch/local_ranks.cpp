@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process_stat.h"
 #include "launch/cores.h"
 #include "launch/memory_counts.h"
 #include "launch/rank_context.h"
@@ -73,17 +74,12 @@ std::optional<int> LocalRanks::find_unkillable() const {
   return std::nullopt;
 }
 
-// The letter of proc_pid_stat(5), behind the command in brackets.
 std::string LocalRanks::describe_unkillable(int r) const {
-  std::ifstream file(fmt::format("/proc/{}/stat", (*this)[r].pid));
-  std::string line;
-  std::getline(file, line);
-  const size_t end = line.rfind(") ");
+  const ProcessStat stat = read_process_stat((*this)[r].pid).value_or(ProcessStat{});
   return fmt::format(
       "rank {}, process {}, was killed and has not ended within {} s (state {}): it waits for a "
       "disk or a device that does not answer",
-      number(r), (*this)[r].pid, options_.unkillable_ms / 1000,
-      end != std::string::npos ? line.substr(end + 2, 1) : "unknown");
+      number(r), (*this)[r].pid, options_.unkillable_ms / 1000, stat.state);
 }
 
 void LocalRanks::start(int r) {

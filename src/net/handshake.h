@@ -8,7 +8,7 @@
 // and every byte exchanged before it. Sizes are fixed: a side compares the magic and the proof, and
 // looks at nothing else before the proof is right. The client proves first, so a stranger gets a
 // nonce and then a closed connection. Versions and commits (base/version.h) are compared after
-// that: who differs is told so, under proof. The keys of the session's frames (net/frame.h) come
+// that: a mismatch is reported under proof. The keys of the session's frames (net/frame.h) come
 // from the same bytes.
 //
 // These classes hold no socket: bytes in, bytes out.

@@ -1,11 +1,8 @@
 // train/status_file.cpp: the fields of .status.json.
 #include "train/status_file.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/process_stat.h"
 #include "base/version.h"
 #include "track/memory.h"
 #include "train/lease.h"
@@ -72,17 +70,8 @@ const char* state_of_exit(int code) {
 }  // namespace
 
 int64_t start_ticks(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text, word;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(')');  // a name may hold anything
-  if (name_end == std::string::npos) return 0;
-  std::istringstream words(text.substr(name_end + 1));
-  constexpr int kStartTime = 22, kState = 3;  // proc_pid_stat(5)
-  for (int i = kState; i <= kStartTime && words >> word; ++i) {
-    if (i == kState && (word == "Z" || word == "X")) return 0;
-  }
-  return std::strtoll(word.c_str(), nullptr, 10);
+  const auto stat = read_process_stat(pid);
+  return stat && stat->state != 'Z' && stat->state != 'X' ? stat->start_ticks : 0;
 }
 
 StatusFile::~StatusFile() { stop(); }

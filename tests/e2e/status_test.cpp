@@ -79,7 +79,7 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
                {": running, step ", " of 100000", "rank 1 was killed by SIGKILL", " steps/s, ",
                 " left", " planned", "1 of 2 used, 1 left; 1 in the run so far", "checkpoint",
                 "last event", "process  phase"});
-  // Who comes second is told whom to stop: not a rank.
+  // A second start names the process to stop: the supervisor, not a rank.
   const Ended second = run_to_end(run.words("train", sets));
   EXPECT_EQ(second.exit_code, 2);
   expect_parts(second.err, {fmt::format("another process is training in {}: process {} on ",

@@ -62,9 +62,8 @@ class RayCluster:
             daemon.kill()
             daemon.wait()
 
-    def start_daemon(self, name, *words, before=(), interface="br0"):
-        """PyTorch's gloo finds no address by the machine's name, which its namespace does not know: it is told the interface."""
-        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.home), "PYTHONUNBUFFERED": "1", "GLOO_SOCKET_IFNAME": interface, **DAEMON_ENV}
+    def start_daemon(self, name, *words, before=()):
+        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.home), "PYTHONUNBUFFERED": "1", **DAEMON_ENV}
         command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats",
                    "--object-store-memory", 200_000_000, *words]
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -82,7 +81,7 @@ class RayCluster:
         call("ip", "-n", name, "link", "set", "eth0", "up")
         call("ip", "-n", name, "link", "set", "lo", "up")
         return self.start(name, "--address", self.address, "--node-ip-address", address, "--num-cpus", cpus, *words,
-                          before=["ip", "netns", "exec", name, *before], interface="eth0")
+                          before=["ip", "netns", "exec", name, *before])
 
     def start(self, name, *words, **more):
         """Waits until the daemon says that it runs."""
