@@ -122,7 +122,7 @@ TEST(ChannelAcceptor, WithoutTheSecretTheConnectionIsClosed) {
   EXPECT_NE(why.find("closed the connection during the handshake"), std::string::npos) << why;
   EXPECT_TRUE(is_closed_after(server, "GET / HTTP/1.1\r\n\r\n"));
   EXPECT_TRUE(is_closed_after(server, std::string(100'000, '\0')));
-  EXPECT_TRUE(is_closed_after(server, std::string(kHandshakeMagic) + std::string(96, 'x')));
+  EXPECT_TRUE(is_closed_after(server, std::string(kHandshakeMagic).append(96, 'x')));
   expect_served(server, secret);
   const auto refusals = server.refusals();
   ASSERT_EQ(refusals.size(), 4U);
@@ -154,7 +154,7 @@ TEST(ChannelAcceptor, SilentAndTruncatedHandshakesEndInTime) {
   const Secret secret = Secret::random();
   Echo server(secret, {.handshake_ms = 100});
   EXPECT_TRUE(is_closed_after(server, ""));
-  EXPECT_TRUE(is_closed_after(server, std::string(kHandshakeMagic) + std::string(95, 'x')));
+  EXPECT_TRUE(is_closed_after(server, std::string(kHandshakeMagic).append(95, 'x')));
   expect_served(server, secret);
   const auto refusals = server.refusals();
   ASSERT_EQ(refusals.size(), 2U);
