@@ -42,10 +42,12 @@ void report_cpu(const RunConfig& c) {
 }
 
 // Before anything is planned and printed.
-void check_picture(std::filesystem::path out) {
+void check_picture(const std::filesystem::path& out) {
   if (out.extension() != ".svg") {
+    std::filesystem::path drawn = out;
+    drawn.replace_extension(".svg");
     throw UserError(fmt::format("--out {}: only .svg is drawn", out.string()),
-                    fmt::format("--out {}", out.replace_extension(".svg").string()));
+                    fmt::format("--out {}", drawn.string()));
   }
   const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
   if (path_kind(folder) == PathKind::kFolder) return;

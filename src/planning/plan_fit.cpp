@@ -2,6 +2,7 @@
 #include "planning/plan_fit.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "base/error.h"
@@ -26,6 +27,7 @@ RunConfig with_layout(RunConfig c, const FitRow& row) {
   c.parallel.shard = row.shard;
   c.train.grad_accum = 0;  // follows from the layout
   c.launch.ranks_per_node = 0;
+  c.launch.nodes = std::gcd(c.launch.nodes, row.dp * row.tp);  // fewer ranks than nodes, say
   return c;
 }
 
