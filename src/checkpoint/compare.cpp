@@ -10,8 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kPiece = 1 << 20;  // elements read at a time
-
 template <typename T>
 double as_double(const std::byte* at) {
   T v;
@@ -87,7 +85,7 @@ TensorDifference compare_tensors(const LogicalTensor& a, const LogicalTensor& b)
     return d;
   }
   d.num_elements = num_elements(a.shape);
-  const int64_t piece = std::min(d.num_elements, kPiece);
+  const int64_t piece = std::min(d.num_elements, kPieceElements);
   std::vector<std::byte> x(static_cast<size_t>(piece * dtype_bytes(a.dtype)));
   std::vector<std::byte> y(static_cast<size_t>(piece * dtype_bytes(b.dtype)));
   for (int64_t from = 0; from < d.num_elements; from += piece) {

@@ -10,14 +10,12 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kPiece = 1 << 20;  // elements read at a time
-
 std::string digest_line(const LogicalTensor& t, std::vector<std::byte>& buffer) {
   HashStream hash;
   const int64_t n = num_elements(t.shape), width = dtype_bytes(t.dtype);
-  buffer.resize(std::max(buffer.size(), static_cast<size_t>(std::min(n, kPiece) * width)));
-  for (int64_t at = 0; at < n; at += kPiece) {
-    const int64_t end = std::min(n, at + kPiece);
+  buffer.resize(std::max(buffer.size(), static_cast<size_t>(std::min(n, kPieceElements) * width)));
+  for (int64_t at = 0; at < n; at += kPieceElements) {
+    const int64_t end = std::min(n, at + kPieceElements);
     t.read(at, end, buffer.data());
     hash.add(buffer.data(), static_cast<size_t>((end - at) * width));
   }

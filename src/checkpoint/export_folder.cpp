@@ -15,7 +15,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t kPiece = 1 << 20;  // elements converted at a time
 
 const char* torch_name(Dtype d) {
   switch (d) {
@@ -76,7 +75,7 @@ Dtype exported_dtype(const LogicalTensor& t, const ExportOptions& options) {
 
 void stream_elements(const LogicalTensor& t, Dtype to, int64_t begin, int64_t end,
                      const WriteBytes& write) {
-  const int64_t piece = std::min(end - begin, kPiece);
+  const int64_t piece = std::min(end - begin, kPieceElements);
   std::vector<std::byte> read(static_cast<size_t>(piece * dtype_bytes(t.dtype)));
   std::vector<std::byte> converted(static_cast<size_t>(piece * dtype_bytes(to)));
   for (int64_t at = begin; at < end; at += piece) {

@@ -11,9 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 20;  // elements converted at a time
-
-const LogicalTensor* find_weight(const LogicalModel& source, const std::string& name) {
+const LogicalTensor* find_by_name(const LogicalModel& source, const std::string& name) {
   const auto found =
       std::lower_bound(source.weights.begin(), source.weights.end(), name,
                        [](const LogicalTensor& t, const std::string& n) { return t.name < n; });
@@ -21,8 +19,8 @@ const LogicalTensor* find_weight(const LogicalModel& source, const std::string& 
 }
 
 const LogicalTensor& find_floating(const LogicalModel& source, const StoredAs& stored) {
-  const LogicalTensor* found = find_weight(source, stored.name);
-  if (!found) found = find_weight(source, without_base_prefix(stored.name));
+  const LogicalTensor* found = find_by_name(source, stored.name);
+  if (!found) found = find_by_name(source, without_base_prefix(stored.name));
   if (!found) {
     throw UserError(fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
                                 source.path.string(), stored.name, to_string(stored.shape)),
@@ -54,8 +52,8 @@ void load_parameter(const LogicalModel& source, const ParameterSpec& spec, Dtype
   for_each_run(whole_as_stored(spec), [&](int64_t from, int64_t count, int64_t at) {
     std::byte* out = static_cast<std::byte*>(data) + at * dtype_bytes(to);
     if (tensor.dtype == to) return tensor.read(from, from + count, out);
-    for (int64_t begin = 0; begin < count; begin += kPiece) {
-      const int64_t n = std::min(kPiece, count - begin);
+    for (int64_t begin = 0; begin < count; begin += kPieceElements) {
+      const int64_t n = std::min(kPieceElements, count - begin);
       piece.resize(static_cast<size_t>(n * dtype_bytes(tensor.dtype)));
       tensor.read(from + begin, from + begin + n, piece.data());
       convert_elements(piece.data(), tensor.dtype, out + begin * dtype_bytes(to), to, n);

@@ -86,12 +86,11 @@ const LogicalTensor* find_weight(const LogicalModel& model, const std::string& n
 }
 
 bool same_bits(const LogicalTensor& a, const LogicalTensor& b) {
-  constexpr int64_t kPiece = 1 << 20;
   if (a.shape != b.shape || a.dtype != b.dtype) return false;
   const int64_t n = num_elements(a.shape), width = dtype_bytes(a.dtype);
-  std::vector<std::byte> x(static_cast<size_t>(std::min(n, kPiece) * width)), y(x.size());
-  for (int64_t at = 0; at < n; at += kPiece) {
-    const int64_t end = std::min(n, at + kPiece);
+  std::vector<std::byte> x(static_cast<size_t>(std::min(n, kPieceElements) * width)), y(x.size());
+  for (int64_t at = 0; at < n; at += kPieceElements) {
+    const int64_t end = std::min(n, at + kPieceElements);
     a.read(at, end, x.data());
     b.read(at, end, y.data());
     if (std::memcmp(x.data(), y.data(), static_cast<size_t>((end - at) * width)) != 0) return false;

@@ -25,6 +25,9 @@ struct LogicalTensor {
 LogicalTensor tensor_in_memory(std::string name, Shape shape, Dtype dtype, const void* data);
 size_t tensor_bytes(const LogicalTensor& tensor);
 
+// Elements that are read, compared or converted at a time.
+inline constexpr int64_t kPieceElements = int64_t{1} << 20;
+
 struct LogicalModel {
   enum class Kind { kCheckpoint, kFolder, kFile, kForeign };
   Kind kind = Kind::kFile;

@@ -10,8 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr size_t kNamedRows = 10;
-
 uint64_t hash_of(const std::vector<FileInfo>& files) {
   if (files.empty()) return 0;
   std::string text;

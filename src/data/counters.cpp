@@ -7,12 +7,6 @@
 #include <string_view>
 
 namespace weft {
-namespace {
-
-constexpr size_t kNamedRows = 10;
-
-}  // namespace
-
 double tokens_per_position(int64_t tokens, int64_t positions) {
   return positions == 0 ? 1 : static_cast<double>(tokens) / static_cast<double>(positions);
 }

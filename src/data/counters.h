@@ -1,11 +1,14 @@
 // data/counters.h: what happened to the rows on their way into batches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace weft {
+
+inline constexpr size_t kNamedRows = 10;  // of each kind, by file and line
 
 // Nothing is dropped silently: the trainer prints these.
 struct DataCounters {
@@ -21,7 +24,7 @@ struct DataCounters {
   int64_t incomplete = 0;                   // at the end of an epoch, less than a global batch
   int64_t tokens = 0;                       // positions with a token
   int64_t padding = 0;                      // positions without
-  std::vector<std::string> first_repaired;  // "file:line" of the first ten
+  std::vector<std::string> first_repaired;  // "file:line" of the first
   std::string first_untargeted;             // "file:line" of the first
 
   void add(const DataCounters& more);

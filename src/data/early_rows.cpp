@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-constexpr auto kPoll = std::chrono::milliseconds(50);  // for a signal
-constexpr size_t kMostBytes = size_t{32} << 20;        // of tokens: bounds memory for long rows
+constexpr auto kSignalPoll = std::chrono::milliseconds(50);  // for a signal
+constexpr size_t kMostBytes = size_t{32} << 20;  // of tokens: bounds memory for long rows
 
 }  // namespace
 
@@ -103,7 +103,8 @@ bool EarlyRows::read(int64_t row, CachedRow& out) {
     made_.clear();
     return false;
   }
-  while (!is_stopped_ && !made_.contains(row) && stop_signal() == 0) changed_.wait_for(lock, kPoll);
+  while (!is_stopped_ && !made_.contains(row) && stop_signal() == 0)
+    changed_.wait_for(lock, kSignalPoll);
   const auto found = made_.find(row);
   if (found == made_.end()) return false;
   out = found->second;

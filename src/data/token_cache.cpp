@@ -29,7 +29,7 @@ constexpr int64_t kMaxParts = 4;    // of one extent, for as many threads
 // a row takes about a tenth of the time of tokenizing it.
 constexpr int64_t kMostUnpacked = int64_t{8} * 16 * 8192;
 constexpr uint32_t kLabel = 1u << 31;
-constexpr auto kPoll = std::chrono::milliseconds(2);
+constexpr auto kCachePoll = std::chrono::milliseconds(2);
 constexpr auto kReportEvery = std::chrono::seconds(5);
 // After growing by this fraction of the limit, a cache triggers eviction of others.
 constexpr int64_t kTrimParts = 64, kLeastTrim = 1 << 16;
@@ -386,7 +386,7 @@ void TokenCache::wait_for(int64_t block) {
     check_mapped_files();  // the index may have been truncated
     throw_if_stopped();
     if (abandoned_) throw StopError(0);
-    changed_.wait_for(lock, kPoll);
+    changed_.wait_for(lock, kCachePoll);
     if (const auto now = std::chrono::steady_clock::now();
         now - reported > kReportEvery && file_.is_open()) {
       reported = now;

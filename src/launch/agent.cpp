@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kPollMs = 50, kParkPollMs = 2;
+constexpr int kAgentPollMs = 50, kParkPollMs = 2;
 constexpr milliseconds kBeatEvery{1000};
 constexpr int64_t kTryMs = 3000;  // between looks for a signal, while it connects
 constexpr int kLeastMs = 200;     // between two attempts
@@ -132,7 +132,7 @@ void Agent::wait() {
   std::vector<int> pipes;
   if (ranks_) ranks_->add_descriptors(&pipes);
   for (const int fd : pipes) wanted.push_back({fd, POLLIN, 0});
-  ::poll(wanted.data(), wanted.size(), is_parking() || fetch_ ? kParkPollMs : kPollMs);
+  ::poll(wanted.data(), wanted.size(), is_parking() || fetch_ ? kParkPollMs : kAgentPollMs);
 }
 
 // The supervisor decides what a signal means for the run; an agent without ranks just leaves.

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPollMs = 100;  // also without a signal, in case one was lost
+constexpr int kChildPollMs = 100;  // also without a signal, in case one was lost
 
 std::vector<std::string> environment_of(const ChildStart& start) {
   std::vector<std::string> all;
@@ -81,7 +81,7 @@ ChildEnd run_child(const ChildStart& start) {
   auto kill_at = Clock::time_point::max();
   while (::waitpid(pid, &status, WNOHANG) != pid) {
     pollfd wanted{signals.fd(), POLLIN, 0};
-    ::poll(&wanted, 1, kPollMs);
+    ::poll(&wanted, 1, kChildPollMs);
     for (const auto& [signal, at_ms] : signals.take()) {
       if (signal == SIGCHLD) continue;
       const bool is_first = end.stop_signal == 0;

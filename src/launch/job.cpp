@@ -15,7 +15,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kStatusMs = 1000;
-constexpr int kPollMs = 200;       // also without a signal, in case one was lost
+constexpr int kJobPollMs = 200;    // also without a signal, in case one was lost
 constexpr int kRecoverPollMs = 2;  // while ranks park, which nothing signals
 
 }  // namespace
@@ -61,7 +61,7 @@ void JobSupervisor::wait() {
   ranks_.add_descriptors(&descriptors);
   std::vector<pollfd> wanted;
   for (const int fd : descriptors) wanted.push_back({fd, POLLIN, 0});
-  int64_t timeout_ms = recovery_ ? kRecoverPollMs : kPollMs;
+  int64_t timeout_ms = recovery_ ? kRecoverPollMs : kJobPollMs;
   if (kill_at_) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now());

@@ -19,13 +19,8 @@ constexpr Names kOpenMpi{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE
                          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names kMpich{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
-const char* find(const Environment& get, const char* name) {
-  const char* text = get(name);
-  return text != nullptr && *text != '\0' ? text : nullptr;
-}
-
 int read(const Environment& get, const Names& names, const char* name, int least) {
-  const char* text = find(get, name);
+  const char* text = find_variable(get, name);
   if (text == nullptr) {
     const char* other = std::strcmp(name, names.rank) == 0 ? names.size : names.rank;
     throw UserError(
@@ -43,7 +38,7 @@ void check_inside(const char* name, int value, const char* bound_name, int bound
 }
 
 std::optional<LauncherPlace> find_place(const Environment& get, const Names& names) {
-  if (!find(get, names.rank) && !find(get, names.size)) return std::nullopt;
+  if (!find_variable(get, names.rank) && !find_variable(get, names.size)) return std::nullopt;
   LauncherPlace place;
   place.launcher = names.launcher;
   place.size_variable = names.size;
@@ -65,14 +60,15 @@ std::string launch_id(const Environment& get) {
   for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
                            "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE", "PMI_JOBID",
                            "OMPI_MCA_ess_base_jobid", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"}) {
-    if (const char* value = find(get, name)) id += fmt::format("{}={} ", name, value);
+    if (const char* value = find_variable(get, name)) id += fmt::format("{}={} ", name, value);
   }
   return id;
 }
 
 // srun sets PMI_* too, where it serves MPI programs: then the process is Slurm's task.
 bool is_of_srun(const Environment& get, const LauncherPlace& place) {
-  const char *task = find(get, "SLURM_PROCID"), *tasks = find(get, "SLURM_STEP_NUM_TASKS");
+  const char *task = find_variable(get, "SLURM_PROCID"),
+             *tasks = find_variable(get, "SLURM_STEP_NUM_TASKS");
   return task && tasks && whole_number(task) == place.rank && whole_number(tasks) == place.size;
 }
 
@@ -86,11 +82,16 @@ void check_same(const LauncherPlace& a, const LauncherPlace& b) {
 
 }  // namespace
 
+const char* find_variable(const Environment& get, const char* name) {
+  const char* text = get(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
 std::optional<LauncherPlace> find_launcher_place(const Environment& get) {
   auto torch = find_place(get, kTorch);
   auto found = torch;
   // torchrun may itself be started by mpirun, once per node.
-  if (!torch || !find(get, "TORCHELASTIC_RUN_ID")) {
+  if (!torch || !find_variable(get, "TORCHELASTIC_RUN_ID")) {
     auto mpi = find_place(get, kOpenMpi);
     if (!mpi) mpi = find_place(get, kMpich);
     if (mpi && mpi->launcher == kMpich.launcher && is_of_srun(get, *mpi)) mpi.reset();
@@ -98,7 +99,7 @@ std::optional<LauncherPlace> find_launcher_place(const Environment& get) {
     if (!found) found = std::move(mpi);
   }
   if (!found) return std::nullopt;
-  if (const char* count = find(get, "TORCHELASTIC_RESTART_COUNT"))
+  if (const char* count = find_variable(get, "TORCHELASTIC_RESTART_COUNT"))
     found->restart = whole_number(count).value_or(0);
   found->id = launch_id(get);
   return found;

@@ -21,6 +21,8 @@ struct LauncherPlace {
 };
 
 using Environment = std::function<const char*(const char* name)>;  // as std::getenv
+// Null where it is not set, or empty.
+const char* find_variable(const Environment& get, const char* name);
 
 // None where no launcher started this process. UserError where variables are missing, are no
 // numbers or contradict each other.

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{100};
+constexpr std::chrono::milliseconds kLeaseLookEvery{100};
 constexpr int64_t kPausedMs = 1000;  // between two looks: this process did not run
 
 }  // namespace
@@ -42,7 +42,7 @@ bool LeaseWatch::is_over() const {
 void LeaseWatch::watch() {
   std::unique_lock lock(mutex_);
   int64_t looked_ms = boot_ms();
-  while (!ends_.wait_for(lock, kLookEvery, [this] { return is_ending_; })) {
+  while (!ends_.wait_for(lock, kLeaseLookEvery, [this] { return is_ending_; })) {
     const int64_t passed_ms = boot_ms() - looked_ms;
     looked_ms += passed_ms;
     if (!is_over()) continue;

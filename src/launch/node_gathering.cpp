@@ -6,12 +6,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/node_supervisor.h"
+#include "launch/rank_end.h"
 #include "net/regroup.h"
 
 namespace weft {
 namespace {
 
-constexpr int kPeerExit = 75;
 // Nodes that come together cause one change of layout.
 constexpr std::chrono::milliseconds kSettle{2000};
 // After a second node that could not start, growing waits for this long; doubled for each further.

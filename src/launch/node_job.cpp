@@ -7,14 +7,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/node_supervisor.h"
+#include "launch/rank_end.h"
 
 namespace weft {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kPeerExit = 75;
-constexpr int kPollMs = 100;
+constexpr int kNodePollMs = 100;
 constexpr milliseconds kStatusEvery{1000};
 
 }  // namespace
@@ -29,7 +29,7 @@ int NodeSupervisor::run() {
         o_.num_nodes - 1, o_.num_nodes == 2 ? "" : "s", agents_.endpoint(), o_.secret_file);
   }
   while (!exit_code_) {
-    agents_.wait(signals_.fd(), kPollMs);
+    agents_.wait(signals_.fd(), kNodePollMs);
     handle_signals();
     if (exit_code_) break;  // everybody was sent away, and has left
     agents_.receive([this](JoinedAgent& from, const Frame& frame) { handle(from, frame); });

@@ -6,13 +6,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/node_supervisor.h"
+#include "launch/rank_end.h"
 #include "net/slot_messages.h"
 
 namespace weft {
 namespace {
 
 constexpr int64_t kStoreMs = 2000;
-constexpr int kPeerExit = 75;
 
 }  // namespace
 

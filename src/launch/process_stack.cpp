@@ -136,9 +136,9 @@ std::string readable(const std::string& name) {
 }
 
 // Of one stopped process.
-class Names {
+class ModuleNames {
  public:
-  explicit Names(pid_t pid) : pid_(pid), modules_(modules_of(pid)) {}
+  explicit ModuleNames(pid_t pid) : pid_(pid), modules_(modules_of(pid)) {}
 
   const Module* find(uint64_t address) const {
     for (const Module& m : modules_) {
@@ -198,7 +198,7 @@ bool read_registers(pid_t thread, Registers* found) {
   return true;
 }
 
-std::vector<uint64_t> addresses(pid_t pid, const Registers& regs, const Names& names) {
+std::vector<uint64_t> addresses(pid_t pid, const Registers& regs, const ModuleNames& names) {
   std::vector<uint64_t> found = {regs.pc};
   uint64_t frame = regs.frame;
   std::array<uint64_t, 2> link;
@@ -265,7 +265,7 @@ std::string process_stack(pid_t pid) {
     threads.push_back(std::atoi(entry.path().filename().c_str()));
   std::sort(threads.begin(), threads.end());
   if (threads.size() > kMostThreads) threads.resize(kMostThreads);
-  Names names(pid);
+  ModuleNames names(pid);
   std::string text;
   const Clock::time_point end = Clock::now() + kMostTime;
   for (const pid_t thread : threads) {

@@ -10,13 +10,8 @@
 namespace weft {
 namespace {
 
-const char* find(const Environment& get, const char* name) {
-  const char* text = get(name);
-  return text != nullptr && *text != '\0' ? text : nullptr;
-}
-
 const char* need(const Environment& get, const char* name) {
-  const char* text = find(get, name);
+  const char* text = find_variable(get, name);
   require(text != nullptr, "SLURM_PROCID is set, as srun does, but {} is not", name);
   return text;
 }
@@ -29,7 +24,7 @@ int number(const Environment& get, const char* name, int least) {
 }
 
 const char* node_list(const Environment& get) {
-  const char* of_step = find(get, "SLURM_STEP_NODELIST");
+  const char* of_step = find_variable(get, "SLURM_STEP_NODELIST");
   return of_step ? of_step : need(get, "SLURM_JOB_NODELIST");
 }
 
@@ -49,7 +44,8 @@ void check_tasks(int tasks, const SlurmPlace& place) {
 
 std::optional<SlurmPlace> find_slurm_place(const Environment& get) {
   // The script of a job has SLURM_PROCID too, but no step.
-  if (!find(get, "SLURM_PROCID") || !find(get, "SLURM_STEP_NUM_TASKS")) return std::nullopt;
+  if (!find_variable(get, "SLURM_PROCID") || !find_variable(get, "SLURM_STEP_NUM_TASKS"))
+    return std::nullopt;
   const int tasks = number(get, "SLURM_STEP_NUM_TASKS", 1);
   SlurmPlace place;
   place.nodes = expand_node_list(node_list(get));
@@ -68,7 +64,7 @@ std::optional<SlurmPlace> find_slurm_place() {
 }
 
 int slurm_restarts(const Environment& get) {
-  return find(get, "SLURM_RESTART_COUNT") ? number(get, "SLURM_RESTART_COUNT", 0) : 0;
+  return find_variable(get, "SLURM_RESTART_COUNT") ? number(get, "SLURM_RESTART_COUNT", 0) : 0;
 }
 
 int slurm_restarts() {

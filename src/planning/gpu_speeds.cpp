@@ -18,12 +18,12 @@
 namespace weft {
 namespace {
 
-constexpr double kSecondsEach = 0.5;
+constexpr double kGpuSecondsEach = 0.5;
 constexpr int kRounds = 5;
 constexpr double kNodeUs = 1.0;  // between the end of a kernel and the start of the next
 
-// The time of one call: the best of kRounds means, over kSecondsEach in all, after warm-up. *spread
-// becomes the maximum spread.
+// The time of one call: the best of kRounds means, over kGpuSecondsEach in all, after warm-up.
+// *spread becomes the maximum spread.
 template <typename Fn>
 double best_seconds(Device* device, const Fn& fn, double* spread) {
   using Clock = std::chrono::steady_clock;
@@ -35,7 +35,7 @@ double best_seconds(Device* device, const Fn& fn, double* spread) {
     return std::chrono::duration<double>(Clock::now() - start).count() / times;
   };
   const double once = (run(1), run(3));
-  const int times = std::max(3, static_cast<int>(kSecondsEach / kRounds / once));
+  const int times = std::max(3, static_cast<int>(kGpuSecondsEach / kRounds / once));
   std::vector<double> rounds;
   for (int r = 0; r < kRounds; ++r) rounds.push_back(run(times));
   const Repeated repeated = judge(std::move(rounds));
@@ -169,12 +169,12 @@ class Tf32Scope {
   Tf32Scope& operator=(const Tf32Scope&) = delete;
 };
 
-struct Number {
+struct GpuNumber {
   const char* key;
   double GpuSpeeds::*field;
   bool may_be_missing = false;  // then 0
 };
-constexpr Number kNumbers[] = {
+constexpr GpuNumber kGpuNumbers[] = {
     {"tflops_fp32", &GpuSpeeds::tflops_fp32},
     {"tflops_bf16", &GpuSpeeds::tflops_bf16},
     {"tflops_attention_fp32", &GpuSpeeds::tflops_attention_fp32},
@@ -242,7 +242,7 @@ GpuSpeeds measure_gpu_speeds(const Kernels& kernels, Device* device, Dtype narro
 
 Json gpu_speeds_to_json(const GpuSpeeds& speeds) {
   Json json(Json::Object{{"gpu", speeds.gpu}});
-  for (const Number& n : kNumbers) {
+  for (const GpuNumber& n : kGpuNumbers) {
     if (!n.may_be_missing || speeds.*n.field > 0) json.set(n.key, speeds.*n.field);
   }
   return json;
@@ -269,7 +269,7 @@ std::optional<GpuSpeeds> load_gpu_speeds(const std::string& gpu,
     const Json json = parse_json(read_file(path, 1 << 16), path.string());
     GpuSpeeds s;
     s.gpu = json.at("gpu").as_string();
-    for (const Number& n : kNumbers) {
+    for (const GpuNumber& n : kGpuNumbers) {
       if (n.may_be_missing && !json.find(n.key)) continue;
       s.*n.field = json.at(n.key).as_number();
       require(s.*n.field > 0, "{} is not positive", n.key);

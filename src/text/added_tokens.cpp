@@ -27,7 +27,7 @@ size_t blanks_begin(std::string_view text, size_t end) {
   return end;
 }
 
-size_t blanks_end(std::string_view text, size_t at) {
+size_t spaces_end(std::string_view text, size_t at) {
   while (at < text.size() && has_flag(text, at, kSpace)) at += utf8_at(text, at).length;
   return at;
 }
@@ -95,7 +95,7 @@ void AddedTokenFinder::split(std::string_view text, const Piece& piece) const {
                              (end < text.size() && has_flag(text, end, kWord));
     if (token.single_word && beside_word) continue;
     if (token.lstrip) begin = std::max(blanks_begin(text, begin), given);
-    if (token.rstrip) end = blanks_end(text, end);
+    if (token.rstrip) end = spaces_end(text, end);
     if (given < begin) piece(text.substr(given, begin - given), nullptr);
     piece(text.substr(begin, end - begin), &token);
     given = end;

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kStart = "<|im_start|>", kEnd = "<|im_end|>";
+constexpr std::string_view kTurnStart = "<|im_start|>", kTurnEnd = "<|im_end|>";
 
 std::string template_of(const Tokenizer& tokenizer) {
   const auto files = tokenizer.files();
@@ -27,7 +27,7 @@ std::string default_system_of(std::string_view text) {
   constexpr std::string_view kBefore = "<|im_start|>system\\n";
   for (size_t at = text.find(kBefore); at != std::string_view::npos; at = text.find(kBefore, at)) {
     at += kBefore.size();
-    const size_t end = text.find(kEnd, at);
+    const size_t end = text.find(kTurnEnd, at);
     const std::string_view said = text.substr(at, end == std::string_view::npos ? 0 : end - at);
     if (!said.empty() && said.find_first_of("'\"{}") == std::string_view::npos) {
       return std::string(said);
@@ -54,7 +54,7 @@ void refuse_sharegpt(const Json& message, std::string_view where) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
-  for (const std::string_view token : {kStart, kEnd}) {
+  for (const std::string_view token : {kTurnStart, kTurnEnd}) {
     std::vector<int32_t> ids;
     tokenizer.encode(token, false, ids);
     require(ids.size() == 1 && tokenizer.token_bytes(ids[0]) == token,
@@ -63,7 +63,7 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
     end_id_ = ids[0];  // of the last of them
   }
   const std::string text = template_of(tokenizer);
-  require(text.empty() || text.find(kStart) != std::string::npos,
+  require(text.empty() || text.find(kTurnStart) != std::string::npos,
           "data.messages: the tokenizer's chat template is not ChatML: not built");
   default_system_ = default_system_of(text);
   skip_empty_ = text.find("if message['content']") != std::string::npos;
@@ -97,9 +97,9 @@ void ChatTemplate::encode(const Json& messages, std::string_view where, std::vec
 // is a label.
 void ChatTemplate::put_turn(std::string_view role, std::string_view content,
                             std::vector<int32_t>& ids, std::vector<uint8_t>& is_label) const {
-  const std::string head = fmt::format("{}{}\n", kStart, role);
+  const std::string head = fmt::format("{}{}\n", kTurnStart, role);
   const size_t begin = ids.size();
-  tokenizer_.encode(fmt::format("{}{}{}\n", head, content, kEnd), false, ids);
+  tokenizer_.encode(fmt::format("{}{}{}\n", head, content, kTurnEnd), false, ids);
   is_label.resize(ids.size(), 0);
   if (role != "assistant") return;
   std::vector<int32_t> head_ids, tail_ids;

@@ -15,9 +15,9 @@ constexpr size_t kNone = SIZE_MAX;
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_quote(char c) { return c == '\'' || c == '"' || c == '`'; }
-char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 bool is_word(char c) {
-  const char low = to_lower(c);
+  const char low = lower_ascii(c);
   return (low >= 'a' && low <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
          static_cast<unsigned char>(c) >= 0x80;
 }
@@ -83,14 +83,14 @@ class SqlTokens {
   bool is_apostrophe(size_t begin) const {
     if (text_[at_] != '\'' || at_ + 1 == text_.size() || !is_word(text_[at_ + 1])) return false;
     constexpr std::string_view kPrefixes = "benrux";
-    return at_ > begin + 1 || kPrefixes.find(to_lower(text_[begin])) == std::string_view::npos;
+    return at_ > begin + 1 || kPrefixes.find(lower_ascii(text_[begin])) == std::string_view::npos;
   }
 
   void read_word() {
     const size_t begin = at_;
     std::string text;
     for (; at_ < text_.size() && (is_word(text_[at_]) || is_apostrophe(begin)); ++at_)
-      text += to_lower(text_[at_]);
+      text += lower_ascii(text_[at_]);
     made_.push_back({std::move(text)});
   }
 

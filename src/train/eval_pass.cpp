@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/elapsed.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "train/data_notes.h"
@@ -98,7 +99,7 @@ EvalSums sum_losses(const EvalRows& rows, const EvalBatch& eval_batch,
     if (!more) break;
     out.sums.add(*more);
     out.part = part_done(rows.stream, batch);
-    out.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    out.seconds = seconds_since(start);
     show(out.part, out.seconds);
   }
   if (out.stop == 0) out.part = 1;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "base/elapsed.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "net/store.h"
@@ -86,8 +87,7 @@ void PartnerCopy::send(int64_t step) {
   const double cpu_s = thread_cpu_s();
   try {
     send_slot(*view);
-    cost_s_ = cost_of(thread_cpu_s() - cpu_s,
-                      std::chrono::duration<double>(Clock::now() - begun).count());
+    cost_s_ = cost_of(thread_cpu_s() - cpu_s, seconds_since(begun));
   } catch (const Error& e) {
     if (is_over_.exchange(true)) return;
     log_warning("rank {}: no copies of its snapshots on another node: {}", place_.rank, e.what());

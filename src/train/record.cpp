@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/elapsed.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "track/memory.h"
@@ -67,9 +68,7 @@ void RunRecord::restore(const Json& saved) {
   cut_to_bytes(options_.dir / "metrics.jsonl", saved.at("metrics_bytes").as_int());
 }
 
-double RunRecord::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - began_).count();
-}
+double RunRecord::seconds() const { return seconds_since(began_); }
 
 double RunRecord::total_seconds() const { return time_before_ + seconds(); }
 

@@ -27,8 +27,10 @@ std::optional<std::string> text_of(const fs::path& path) {
 
 // Of the processes that train here, not of the run.
 bool is_of_session(const std::string& name) {
-  constexpr const char* kNames[] = {".lock", ".lease", kStatusFile, kSecretFile, kNodesMarker};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+  constexpr const char* kSessionFiles[] = {".lock", ".lease", kStatusFile, kSecretFile,
+                                           kNodesMarker};
+  return std::find(std::begin(kSessionFiles), std::end(kSessionFiles), name) !=
+         std::end(kSessionFiles);
 }
 
 std::string name_of(const fs::path& checkpoint) {

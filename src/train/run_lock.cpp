@@ -35,11 +35,11 @@ bool is_not_writable(int reason) {
 
 // Ranks whose supervisor was killed need some milliseconds to exit.
 bool lock_within_a_second(int fd) {
-  using Clock = std::chrono::steady_clock;
-  for (const auto deadline = Clock::now() + std::chrono::seconds(1);;) {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  for (const auto deadline = now() + std::chrono::seconds(1);;) {
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
     if (errno != EWOULDBLOCK && errno != EINTR) return false;
-    if (Clock::now() > deadline) return false;
+    if (now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

@@ -24,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostStatusBytes = 1 << 20;
-
 // None where it is missing or not as a run writes it.
 std::optional<Json> read_status_file(const fs::path& dir) {
   const fs::path path = dir / kStatusFile;

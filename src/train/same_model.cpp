@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMostConfigBytes = size_t{16} << 20;
 
 bool is_note(const std::string& key) {
   // Keys about where a continuation ends do not affect training.
@@ -80,7 +80,7 @@ void check_same_architecture(const LogicalModel& source, const Session& session)
 void check_same_model(const std::filesystem::path& checkpoint, const Session& session) {
   const std::filesystem::path kept = checkpoint / "config.json";
   if (!std::filesystem::exists(kept)) return;
-  const Json before = parse_json(read_file(kept, kMostBytes), kept.string());
+  const Json before = parse_json(read_file(kept, kMostConfigBytes), kept.string());
   const std::string list =
       differences(before, trained_config(session.model_config, session.config));
   if (list.empty()) return;

@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/elapsed.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -20,10 +21,6 @@ namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begun) {
-  return std::chrono::duration<double>(Clock::now() - begun).count();
-}
 
 // The constants that the bits depend on; null: not exact mode.
 Json exact_to_json(const Layout& layout) {

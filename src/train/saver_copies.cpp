@@ -1,16 +1,13 @@
 // train/saver_copies.cpp: copies of the state: taken beside the passes, and sent to another node.
 #include <utility>
 
+#include "base/elapsed.h"
 #include "train/saver.h"
 
 namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begun) {
-  return std::chrono::duration<double>(Clock::now() - begun).count();
-}
 
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace {
 // Process-wide. Handlers may run on two threads at once: each variable is set by exchange.
 std::atomic<int> noted{0};
 std::atomic<int64_t> first_urgent_ms{0};
-std::atomic<const StopWords*> words{&kTrainWords};
+std::atomic<const StopWords*> stop_words{&kTrainWords};
 std::atomic<bool> is_begun{false};  // there was something to save
 
 int64_t now_ms() {
@@ -33,7 +33,7 @@ bool is_second(int signal) {
 
 void note(int signal) {
   const int saved = errno;  // belongs to the interrupted code
-  const StopWords& said = *words.load();
+  const StopWords& said = *stop_words.load();
   if (is_second(signal)) {
     write_signal_line(signal, said.second);
     ::_exit(said.second_exit);
@@ -53,7 +53,7 @@ void note_late(int signal) {
 
 void end_early(int signal) {
   if (is_begun) return note_late(signal);
-  write_signal_line(signal, words.load()->early);
+  write_signal_line(signal, stop_words.load()->early);
   ::_exit(128 + signal);
 }
 
@@ -73,14 +73,14 @@ void handle_all(void (*handler)(int)) {
 }  // namespace
 
 StopSignals::StopSignals(const ShmWorld* world, const StopWords& own)
-    : world_(world), words_before_(words.load()) {
+    : world_(world), words_before_(stop_words.load()) {
   if (world) {
     watch_stop_word(&world->stop_word());
     return;
   }
   for (size_t i = 0; i < std::size(kStopSignals); ++i)
     ::sigaction(kStopSignals[i], nullptr, &before_[i]);
-  words = &own;
+  stop_words = &own;
   noted = 0;
   first_urgent_ms = 0;
   is_begun = false;
@@ -93,7 +93,7 @@ StopSignals::~StopSignals() {
   if (world_) return;
   for (size_t i = 0; i < std::size(kStopSignals); ++i)
     ::sigaction(kStopSignals[i], &before_[i], nullptr);
-  words = words_before_;
+  stop_words = words_before_;
 }
 
 void StopSignals::hold() const {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "base/elapsed.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
@@ -66,7 +67,7 @@ LoadedStart load_start(const RunStart& start, const Session& session, const Layo
   engine->load_checkpoint(reader, converts);
   if (converts) loaded.conversion = describe_conversion(reader.tensors(), session.config);
   loaded.bytes = reader.bytes_read();
-  loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  loaded.seconds = seconds_since(began);
   const Json& stored = reader.state();
   check_exact_constants(stored, layout);
   warn_of_other_numerics(stored, numerics);

@@ -60,7 +60,6 @@ Json layout_json(const JobStatus& status) {
 }
 
 constexpr int kRefused = 2;
-constexpr size_t kMostBytes = 1 << 20;
 
 const char* state_of_exit(int code) {
   if (code == 0) return "finished";
@@ -138,7 +137,7 @@ void StatusFile::end(int exit_code, const std::string& cause) {
 void StatusFile::announce() {
   has_announced_ = true;
   if (path_kind(dir_ / kStatusFile) == PathKind::kFile)
-    before_ = read_file(dir_ / kStatusFile, kMostBytes);
+    before_ = read_file(dir_ / kStatusFile, kMostStatusBytes);
 }
 
 void StatusFile::restore() {

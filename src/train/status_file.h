@@ -18,6 +18,7 @@
 namespace weft {
 
 inline constexpr const char* kStatusFile = ".status.json";
+inline constexpr size_t kMostStatusBytes = 1 << 20;  // that are read of it
 
 class StatusFile {
  public:

@@ -13,7 +13,7 @@ namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMostRunFileBytes = 1 << 20;
 constexpr const char* kLastSection = "\ntrack:";  // of the option table
 
 // A resolved run file has all keys, most of them marked; nobody writes such marks by hand.
@@ -37,7 +37,7 @@ bool is_whole(const std::string& text) {
 // None where it is larger than any run file.
 std::optional<std::string> try_read(const fs::path& path) {
   try {
-    return read_file(path, kMostBytes);
+    return read_file(path, kMostRunFileBytes);
   } catch (const UserError&) {
     return std::nullopt;
   }
@@ -50,7 +50,9 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
-std::string read_stored_run(const fs::path& dir) { return read_file(dir / "run.yaml", kMostBytes); }
+std::string read_stored_run(const fs::path& dir) {
+  return read_file(dir / "run.yaml", kMostRunFileBytes);
+}
 
 StoredRun find_stored_run(const fs::path& dir) {
   const fs::path path = dir / "run.yaml";

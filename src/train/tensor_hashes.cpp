@@ -18,8 +18,8 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kStretch = 1 << 16;  // elements per task
-constexpr double kNever = 1e12;        // more slices than there can be
+constexpr int64_t kHashTaskElements = 1 << 16;  // elements per task
+constexpr double kNever = 1e12;                 // more slices than there can be
 
 template <typename Bits>
 uint64_t hash_run(const std::byte* data, int64_t index, int64_t count) {
@@ -151,7 +151,7 @@ void TensorHashes::add(const std::vector<Slice>& held, const std::vector<size_t>
   };
   std::vector<Task> tasks;
   for (size_t i = 0; i < slices.size(); ++i) {
-    for (int64_t at = slices[i].flat_begin; at < slices[i].flat_end; at += kStretch) {
+    for (int64_t at = slices[i].flat_begin; at < slices[i].flat_end; at += kHashTaskElements) {
       tasks.push_back({i, at});
     }
     sums_[names_.size() + indices[i]] +=
@@ -160,8 +160,9 @@ void TensorHashes::add(const std::vector<Slice>& held, const std::vector<size_t>
   pool_->run(static_cast<int64_t>(tasks.size()), [&](int64_t t, int) {
     const Task& task = tasks[static_cast<size_t>(t)];
     const Slice& s = slices[task.slice];
-    const Portion stretch{s.name,   s.shape,    s.offset,
-                          s.extent, task.begin, std::min(s.flat_end, task.begin + kStretch)};
+    const Portion stretch{s.name,     s.shape,
+                          s.offset,   s.extent,
+                          task.begin, std::min(s.flat_end, task.begin + kHashTaskElements)};
     std::atomic_ref(sums_[indices[task.slice]]).fetch_add(hash_stretch(s, stretch));
   });
 }

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/elapsed.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/list.h"
@@ -45,7 +46,7 @@ int Trainer::loop() {
     const auto begun = Clock::now();
     steps_->run(batch_);
     state_.position = batch_.after;
-    note_step(std::chrono::duration<double>(Clock::now() - begun).count());
+    note_step(seconds_since(begun));
     if (batch_.is_epoch_end) {
       steps_->end_pending();
       record_->end_epoch(batch_.epoch);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/elapsed.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stop.h"
@@ -55,7 +56,7 @@ AnswerResult TrainingAnswers::measure(const Show& show) {
   };
   events.on_end = [&](size_t, const std::vector<int32_t>&) {
     show(static_cast<double>(++ended) / static_cast<double>(questions_.prompts.size()),
-         std::chrono::duration<double>(Clock::now() - start).count());
+         seconds_since(start));
   };
   try {
     mine = answer_questions(engine_->generator(), questions_, *session_.tokenizer, stop_ids_,

@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kStretch = 1 << 16;  // elements per task
+constexpr int64_t kTaskElements = 1 << 16;  // elements per task
 
 Slice to_slice(const Portion& p, Dtype dtype, std::byte* data) {
   return {p.name, p.shape, dtype, p.offset, p.extent, p.begin, p.end, data};
@@ -57,7 +57,7 @@ void Weights::each_stretch(const std::vector<Held>& list, bool stored, const Fn&
   };
   std::vector<Task> tasks;
   for (const Held& held : list) {
-    for (int64_t at = held.portion.begin; at < held.portion.end; at += kStretch) {
+    for (int64_t at = held.portion.begin; at < held.portion.end; at += kTaskElements) {
       tasks.push_back({&held, at});
     }
   }
@@ -65,7 +65,7 @@ void Weights::each_stretch(const std::vector<Held>& list, bool stored, const Fn&
     const Task& task = tasks[static_cast<size_t>(i)];
     Portion stretch = stored ? task.held->stored : task.held->portion;
     stretch.begin = task.begin;
-    stretch.end = std::min(task.held->portion.end, task.begin + kStretch);
+    stretch.end = std::min(task.held->portion.end, task.begin + kTaskElements);
     const int64_t size = dtype_bytes(task.held->dtype), bytes = portion_elements(stretch) * size;
     std::byte* data = task.held->data + (stretch.begin - task.held->portion.begin) * size;
     if (device_->is_host()) return fn(*task.held, stretch, data);

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kStretch = int64_t{1} << 20;  // elements of a buffer
+constexpr int64_t kBufferElements = int64_t{1} << 20;  // elements of a buffer
 
 Slice to_slice(const Portion& p, const std::string& name, Dtype dtype, void* data) {
   return {name, p.shape, dtype, p.offset, p.extent, p.begin, p.end, data};
@@ -80,9 +80,9 @@ void Weights::read_staged(const CheckpointReader& reader,
   std::vector<Task> tasks;
   for (const Source& source : sources) {
     const Portion& p = source.held->stored;
-    // Ends are multiples of kStretch in the box: blocks of a stored box are then read once.
+    // Ends are multiples of kBufferElements in the box: blocks of a stored box are then read once.
     for (int64_t at = p.begin, end; at < p.end; at = end) {
-      end = std::min(p.end, at / kStretch * kStretch + kStretch);
+      end = std::min(p.end, at / kBufferElements * kBufferElements + kBufferElements);
       tasks.push_back({&source, at, end});
     }
   }
@@ -119,8 +119,8 @@ void Weights::round_master(const Held& master, const Held& parameter) const {
   const int64_t first = parameter.portion.begin, num = portion_elements(parameter.portion);
   const int64_t size = dtype_bytes(parameter.dtype), master_size = dtype_bytes(master.dtype);
   const std::byte* from = master.data + (first - master.portion.begin) * master_size;
-  pool_->run((num + kStretch - 1) / kStretch, [&](int64_t i, int) {
-    const int64_t at = i * kStretch, count = std::min(kStretch, num - at);
+  pool_->run((num + kBufferElements - 1) / kBufferElements, [&](int64_t i, int) {
+    const int64_t at = i * kBufferElements, count = std::min(kBufferElements, num - at);
     const std::byte* values = from + at * master_size;
     std::byte* to = parameter.data + at * size;
     if (device_->is_host())
