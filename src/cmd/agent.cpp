@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cmd/command.h"
 #include "comm/call.h"
+#include "launch/slurm_place.h"
 
 namespace weft {
 
@@ -23,6 +24,7 @@ RunCommand add_agent(CommandOptions& app) {
     w->join_ms = 1000 * *wait_s;
     w->describe_call = describe_latest;
     w->is_first = std::getenv(kFirstAgentVariable) != nullptr;
+    w->host = slurm_node_name();
     return run_agent(*w);
   };
 }

@@ -23,7 +23,7 @@ int number(const std::string& text) {
 }  // namespace
 
 SlurmSupervisor::SlurmSupervisor(const SlurmPlace& place, std::filesystem::path path)
-    : launch_(place.id), path_(std::move(path)) {}
+    : launch_(place.id), nodes_(place.nodes), path_(std::move(path)) {}
 
 void SlurmSupervisor::note_listening(const std::string& endpoint,
                                      const std::filesystem::path& secret_file) {
@@ -45,6 +45,7 @@ int run_slurm_agent(const SlurmPlace& place, const std::filesystem::path& path, 
       AgentOptions options;
       options.join = file->endpoint;
       options.secret_file = file->secret;
+      options.host = slurm_node_name();
       return run_agent(options);
     }
     std::this_thread::sleep_for(kPause);

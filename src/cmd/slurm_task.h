@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "launch/slurm_place.h"
 
@@ -13,12 +14,14 @@ class SlurmSupervisor {
  public:
   // path: of the file (launch/rendezvous_file.h).
   SlurmSupervisor(const SlurmPlace& place, std::filesystem::path path);
+  const std::vector<std::string>& nodes() const { return nodes_; }  // of the job step
   void note_listening(const std::string& endpoint, const std::filesystem::path& secret_file);
   // The run is over; tasks that have not joined yet end with this code.
   void note_end(int exit_code);
 
  private:
   std::string launch_;
+  std::vector<std::string> nodes_;
   std::filesystem::path path_;
   std::string secret_file_;  // empty: it never listened
 };

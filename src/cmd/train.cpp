@@ -140,8 +140,9 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
       slurm->note_listening(
           text, w.secret_file.empty() ? dir / "secret" : std::filesystem::path(w.secret_file));
   };
+  const std::vector<std::string> names = slurm ? slurm->nodes() : std::vector<std::string>();
   const int code = c.launch.nodes > 1
-                       ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force})
+                       ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force, names})
                        : run_local_job(job, sink);
   // A rejected start has written nothing, and the directory may belong to another run.
   if (failure && last_event_time(dir) != before) report_failure(dir, *failure, hung);

@@ -107,6 +107,7 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   NodeJobOptions nodes;
   nodes.job = run.job;
   nodes.num_nodes = static_cast<int>(c.launch.nodes);
+  nodes.node_names = run.node_names;
   nodes.host = host;
   nodes.port = std::to_string(c.launch.port);
   nodes.secret_file = provide_secret(dir, given_secret);

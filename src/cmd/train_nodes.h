@@ -1,6 +1,9 @@
 // cmd/train_nodes.h: weft train on several nodes.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "config/run_config.h"
 #include "launch/job.h"
 #include "train/trainer.h"
@@ -10,8 +13,9 @@ namespace weft {
 struct NodesRun {
   const JobOptions& job;  // of one node
   const EventSink& sink;
-  const std::string& secret_file;  // "": the run directory's
-  bool is_forced;                  // memory does not matter
+  const std::string& secret_file;       // "": the run directory's
+  bool is_forced;                       // memory does not matter
+  std::vector<std::string> node_names;  // where Slurm has started agents; empty: unknown
 };
 
 // UserError where the run directory is in use. Of a run in an object store it is the mirror, which

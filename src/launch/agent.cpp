@@ -98,8 +98,8 @@ void Agent::give_up(const std::string& why) const {
 int Agent::serve() {
   service_ = std::make_unique<SlotService>(channel_->local_host(), secret_);
   send(NodeMessage::kHello,
-       Hello{host_name(), ::getpid(), static_cast<int64_t>(usable_cores().size()),
-             options_.is_first, service_->endpoint()}
+       Hello{options_.host.empty() ? host_name() : options_.host, ::getpid(),
+             static_cast<int64_t>(usable_cores().size()), options_.is_first, service_->endpoint()}
            .write());
   beat_at_ = Clock::now();
   begin_lease();

@@ -16,6 +16,7 @@ struct AgentOptions {
   std::string join;                   // "node1:4711"
   std::filesystem::path secret_file;  // of the run
   bool is_first = false;              // the supervisor's child
+  std::string host = "";              // what others call this machine; "": its own name
   int64_t join_ms = 60'000;           // to reach the supervisor, also after it was lost
   // After the last beat that the supervisor has answered: the ranks are stopped until it answers; a
   // rank ends by itself, whatever became of its agent.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/node_supervisor.h"
+#include "launch/placement.h"
 #include "launch/rank_end.h"
 #include "net/regroup.h"
 
@@ -211,6 +212,37 @@ std::string NodeSupervisor::waiting_words() {
                      choice_.asked().num_nodes, there.empty() ? "" : fmt::format(" ({})", there));
 }
 
+// " (n3, n4)": of those that an engine has named.
+std::string NodeSupervisor::missing_names() {
+  constexpr size_t kMostShown = 16;
+  std::vector<std::string> joined;
+  for (const JoinedAgent* agent : agents_.usable()) joined.push_back(agent->hello->host);
+  const std::vector<std::string> missing = missing_hosts(o_.node_names, joined);
+  if (missing.empty()) return "";
+  std::string names;
+  for (size_t i = 0; i < std::min(missing.size(), kMostShown); ++i)
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", missing[i]);
+  if (missing.size() > kMostShown) names += fmt::format(", {} more", missing.size() - kMostShown);
+  return fmt::format(" ({})", names);
+}
+
+// What brings those that are missing.
+std::string NodeSupervisor::join_words() const {
+  if (!o_.node_names.empty())
+    return fmt::format(
+        "can they reach {}, do they share the run directory, and what does the log have of their "
+        "tasks?",
+        agents_.endpoint());
+  // This port is closed when anybody reads it; the next start has it again only where it was given.
+  const std::string join =
+      o_.port == "0"
+          ? "start the run again and, on each other node, the `weft agent` that it then prints "
+            "(with launch.port set, agents may be started first)"
+          : fmt::format("start the run again, and `weft agent --join {} --secret-file {}` there",
+                        agents_.endpoint(), o_.secret_file);
+  return join + ", or set launch.nodes";
+}
+
 // First why nodes that were there are not any more.
 std::string NodeSupervisor::missing_words() {
   std::string there, lost;
@@ -220,18 +252,11 @@ std::string NodeSupervisor::missing_words() {
     --missing;
     there += fmt::format("{}{}", there.empty() ? "" : ", ", agent->name());
   }
-  // This port is closed when anybody reads it; the next start has it again only where it was given.
-  const std::string join =
-      o_.port == "0"
-          ? "start the run again and, on each other node, the `weft agent` that it then prints "
-            "(with launch.port set, agents may be started first)"
-          : fmt::format("start the run again, and `weft agent --join {} --secret-file {}` there",
-                        agents_.endpoint(), o_.secret_file);
-  return fmt::format(
-      "{}{} of {} nodes joined within {} s ({}); {} missing: {}, or set launch.nodes{}", lost,
-      o_.num_nodes - missing, o_.num_nodes, o_.join_ms / 1000, there,
-      missing == 1 ? "one is" : fmt::format("{} are", missing), join,
-      choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage());
+  return fmt::format("{}{} of {} nodes joined within {} s ({}); {} missing{}: {}{}", lost,
+                     o_.num_nodes - missing, o_.num_nodes, o_.join_ms / 1000, there,
+                     missing == 1 ? "one is" : fmt::format("{} are", missing), missing_names(),
+                     join_words(),
+                     choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage());
 }
 
 }  // namespace weft

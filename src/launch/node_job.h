@@ -19,8 +19,9 @@ namespace weft {
 struct NodeJobOptions {
   JobOptions job;  // of one node: num_ranks of each; argv is needed
   int num_nodes = 2;
-  std::string host = "127.0.0.1", port = "0";               // where it listens
-  std::string secret_file;                                  // an absolute path; holds the secret
+  std::vector<std::string> node_names = {};    // where an engine has started agents; empty: unknown
+  std::string host = "127.0.0.1", port = "0";  // where it listens
+  std::string secret_file;                     // an absolute path; holds the secret
   std::vector<std::string> agent_argv = {"weft", "agent"};  // of the first node's; options follow
   std::map<std::string, std::string> files;                 // NodeStart's
   std::string directory, marker, marker_text;               // likewise

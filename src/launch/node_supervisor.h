@@ -65,6 +65,8 @@ class NodeSupervisor {
   bool has_spare();
   bool may_leave_out(const JoinedAgent& agent);
   void leave_out(JoinedAgent& agent, const Verdict& verdict);
+  std::string missing_names();
+  std::string join_words() const;
   std::string missing_words();
 
   void start_generation();

@@ -4,10 +4,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 namespace weft {
+namespace {
+
+bool is_same_host(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  return b.starts_with(a) && (b.size() == a.size() || b[a.size()] == '.');
+}
+
+}  // namespace
 
 std::string NodeLayout::describe() const {
   return fmt::format("dp={} on {} node{}", dp, num_nodes, num_nodes == 1 ? "" : "s");
@@ -53,6 +62,18 @@ std::vector<int> place_agents(const std::vector<PlacedAgent>& agents, int num_no
     is_taken[gap] = true;
   }
   return numbers;
+}
+
+std::vector<std::string> missing_hosts(std::vector<std::string> named,
+                                       const std::vector<std::string>& joined) {
+  for (const std::string& host : joined) {
+    auto found = std::find(named.begin(), named.end(), host);
+    if (found == named.end())
+      found = std::find_if(named.begin(), named.end(),
+                           [&](const std::string& name) { return is_same_host(name, host); });
+    if (found != named.end()) named.erase(found);
+  }
+  return named;
 }
 
 }  // namespace weft

@@ -29,4 +29,9 @@ struct PlacedAgent {
 // in its order, then to those that had none, in theirs. Agents that are too few leave gaps.
 std::vector<int> place_agents(const std::vector<PlacedAgent>& agents, int num_nodes);
 
+// Of the hosts that an engine has named, those without an agent. A name may be qualified on one
+// side and short on the other; an agent stands for one host.
+std::vector<std::string> missing_hosts(std::vector<std::string> named,
+                                       const std::vector<std::string>& joined);
+
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "launch/slurm_node_list.h"
 #include "launch/whole_number.h"
 
@@ -61,6 +62,15 @@ std::optional<SlurmPlace> find_slurm_place(const Environment& get) {
 
 std::optional<SlurmPlace> find_slurm_place() {
   return find_slurm_place([](const char* name) { return std::getenv(name); });
+}
+
+std::string slurm_node_name(const Environment& get) {
+  const char* name = find(get, "SLURMD_NODENAME");
+  return name ? printable_line(name) : "";
+}
+
+std::string slurm_node_name() {
+  return slurm_node_name([](const char* name) { return std::getenv(name); });
 }
 
 int slurm_restarts(const Environment& get) {

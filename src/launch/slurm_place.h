@@ -25,6 +25,10 @@ struct SlurmPlace {
 std::optional<SlurmPlace> find_slurm_place(const Environment& get);
 std::optional<SlurmPlace> find_slurm_place();  // of this process
 
+// What Slurm calls this machine, which may have another name itself; "" outside of Slurm.
+std::string slurm_node_name(const Environment& get);
+std::string slurm_node_name();
+
 // How often Slurm has requeued the job that this process is in; 0 outside of Slurm.
 int slurm_restarts(const Environment& get);
 int slurm_restarts();

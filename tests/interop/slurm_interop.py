@@ -129,6 +129,17 @@ def check_refusals(case):
 
 
 def check_signals(case):
+def check_missing(case):
+    """Of two tasks the second never becomes an agent: its node is named."""
+    file = write_file(case.folder, "missing", 4, join_timeout_s=2)
+    script = 'test "$SLURM_PROCID" = 0 && exec "$@"; sleep 5'
+    code, out, err = case.train(file, before=[program("srun"), "-N2", "-n2", "sh", "-c", script, "sh"])
+    case.checks.equal(code, 75, "a task that does not join: exit 75")
+    text = out + err
+    case.checks.that("(n1 (127.0.0.1" in text and "one is missing (n2)" in text, "a task that does not join: its node is named",
+                     "" if "one is missing (n2)" in text else text[-600:])
+
+
     file = write_file(case.folder, "cancelled", 100000)
     run_dir = case.folder / "runs/cancelled"
     job = case.submit(file, "--nodes", "2")
@@ -174,6 +185,7 @@ def body(args, checks, folder):
         check_refusals(case)
         check_signals(case)
         if is_full():
+        check_missing(case)
             check_requeue(case)
 
 

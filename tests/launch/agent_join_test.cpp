@@ -110,5 +110,15 @@ TEST_F(AgentJoin, WhoComesTooLateIsNotSentToAPortThatIsGone) {
   EXPECT_EQ(train_->count(endpoint_), 2) << "when it listens and waits, not when it ends";
 }
 
+TEST_F(AgentJoin, WhereAnEngineHasNamedTheNodesThoseThatAreMissingAreNamed) {
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+  const std::string names = fmt::format("{}.cluster.org,n[07-08]", host);
+  train({"report"}, {{"JOIN_MS", "1000"}, {"NODES", "3"}, {"NODE_NAMES", names}});
+  EXPECT_EQ(train_->wait(), 75);
+  EXPECT_TRUE(train_->says("2 are missing (n07, n08): can they reach " + endpoint_))
+      << train_->text();
+}
+
 }  // namespace
 }  // namespace weft

@@ -134,6 +134,23 @@ TEST(LayoutChoice, NodesThatComeOrGoDuringACheckCount) {
   EXPECT_EQ(wait_for(choice, 2)->layout.dp, 2);
 }
 
+TEST(MissingHosts, ANameMayBeQualified) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(missing_hosts({"n1", "n2", "n3"}, {"n3", "n1"}), Names({"n2"}));
+  EXPECT_EQ(missing_hosts({"n1", "n2"}, {"n1.cluster.org"}), Names({"n2"}));
+  EXPECT_EQ(missing_hosts({"n1.cluster.org", "n2.cluster.org"}, {"n2"}), Names({"n1.cluster.org"}));
+  EXPECT_EQ(missing_hosts({"n1", "n10"}, {"n10.org"}), Names({"n1"})) << "no prefix of a label";
+  EXPECT_EQ(missing_hosts({"n1.a", "n1.b"}, {"n1.b"}), Names({"n1.a"}));
+  EXPECT_EQ(missing_hosts({"n1", "n1.b"}, {"n1.b"}), Names({"n1"})) << "the same name comes first";
+}
+
+TEST(MissingHosts, AnAgentStandsForOneHost) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(missing_hosts({"n1", "n1", "n2"}, {"n1"}), Names({"n1", "n2"}));
+  EXPECT_EQ(missing_hosts({"n1", "n2"}, {"other", "another"}), Names({"n1", "n2"}));
+  EXPECT_EQ(missing_hosts({}, {"n1"}), Names());
+}
+
 TEST(LayoutChoice, WithoutElasticThereIsOne) {
   LayoutChoice choice({{4, 4}}, nullptr);
   EXPECT_FALSE(choice.is_elastic());

@@ -4,9 +4,9 @@
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
 // SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
-// of JobOptions; BUILD: the commit that it claims; SILENCE_MS: after which an agent stops its
-// ranks, and after twice as much its node is lost. rank_program agent --join HOST:PORT
-// --secret-file FILE: the agent of a node.
+// of JobOptions; NODE_NAMES ("n[1-2]"): where an engine has started agents; BUILD: the commit that
+// it claims; SILENCE_MS: after which an agent stops its ranks, and after twice as much its node is
+// lost. rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
 #include <sched.h>
 #include <unistd.h>
 
@@ -27,6 +27,7 @@
 #include "launch/lease_watch.h"
 #include "launch/node_job.h"
 #include "launch/rank_context.h"
+#include "launch/slurm_node_list.h"
 
 namespace weft {
 namespace {
@@ -144,6 +145,8 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
   options.num_nodes = num_nodes;
   options.secret_file = std::getenv("SECRET_FILE");
   options.agent_argv = {job.argv[0], "agent"};
+  if (const std::string names = text_of("NODE_NAMES"); !names.empty())
+    options.node_names = expand_node_list(names);
   options.directory = "/";
   if (const char* marker = std::getenv("MARKER")) options.marker = marker;
   options.marker_text = "what the supervisor has written";

@@ -106,6 +106,16 @@ TEST(SlurmPlace, SeveralTasksOnANodeAreRefused) {
   }
 }
 
+TEST(SlurmPlace, ANodeHasTheNameThatSlurmGivesIt) {
+  const auto name_of = [](const char* text) {
+    return slurm_node_name([&](const char* name) {
+      return std::string_view(name) == "SLURMD_NODENAME" ? text : nullptr;
+    });
+  };
+  EXPECT_EQ(name_of("n2"), "n2");
+  EXPECT_EQ(name_of(nullptr), "");
+}
+
 TEST(SlurmPlace, WrongVariablesAreRefused) {
   EXPECT_THROW(place_of(with(srun(), {{"SLURM_PROCID", "3"}})), UserError);
   EXPECT_THROW(place_of(with(srun(), {{"SLURM_PROCID", "x"}})), UserError);
