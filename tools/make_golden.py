@@ -206,15 +206,36 @@ def gradient_tensors(grads, sample):
     return tensors
 
 
-def make_set(golden, out, seed, full):
-    """Writes one set and prints how far torch in fp32 is from torch in float64."""
+def without_padding(logits, batch):
+    padding = torch.arange(logits.shape[1]) >= batch["lengths"][:, None]
+    return logits.masked_fill(padding[:, :, None], 0.0)
+
+
+def begin_set(golden, out, seed):
+    """(folder of the set, which has the model, and the generator of what follows)."""
     folder = out / golden.name
     shutil.rmtree(folder, ignore_errors=True)
-    model_folder = folder / "model"
-    model_folder.mkdir(parents=True)
+    (folder / "model").mkdir(parents=True)
     generator = torch.Generator().manual_seed(seed * 1000 + sum(golden.name.encode()))
-    write_model(golden, model_folder, generator)
+    write_model(golden, folder / "model", generator)
+    return folder, generator
 
+
+def make_logits(golden, out, seed):
+    """A set of a batch and its logits only: enough for test_golden's GoldenLogits."""
+    folder, generator = begin_set(golden, out, seed)
+    batch = make_batch(golden, golden.rows, generator)
+    with torch.no_grad():
+        logits = load_model(golden, folder / "model").eval()(**model_inputs(batch)).logits
+    tensors = {name: value.int() for name, value in batch.items()}
+    save_file(tensors | {"logits": without_padding(logits, batch)}, folder / "golden.safetensors",
+              {"format": FORMAT, "name": golden.name, "seed": str(seed)})
+
+
+def make_set(golden, out, seed, full):
+    """Writes one set and prints how far torch in fp32 is from torch in float64."""
+    folder, generator = begin_set(golden, out, seed)
+    model_folder = folder / "model"
     batch = make_batch(golden, golden.rows, generator)
     logits, mean, grads = gradients(load_model(golden, model_folder), batch)
     _, _, exact = gradients(load_model(golden, model_folder, dtype=torch.float64), batch)
@@ -228,8 +249,7 @@ def make_set(golden, out, seed, full):
         bf16_loaded = mean_of(load_model(golden, model_folder, dtype=torch.bfloat16))
 
     sample = golden.sample and not full
-    padding = torch.arange(golden.seq_length) >= batch["lengths"][:, None]
-    logits = logits.masked_fill(padding[:, :, None], 0.0)
+    logits = without_padding(logits, batch)
     float64 = lambda value: torch.tensor([value], dtype=torch.float64)
     tensors = {name: value.int() for name, value in batch.items()}
     tensors |= {

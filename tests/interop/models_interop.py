@@ -5,12 +5,11 @@
 
 The models of tools/golden_models.py (one per family and variant), with a vocabulary of bytes. weft and
 plain PyTorch train each for a few steps on the same rows; transformers then reads final/, has weft's
-evaluation loss, and generates the same tokens as weft does on one rank and on two tensor-parallel
-ranks. Models of the reference data: logits of every position, by the golden tests.
+evaluation loss and logits, and generates the same tokens as weft does on one rank and on two
+tensor-parallel ranks. Models of the reference data: logits of every position, by the golden tests.
 """
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import peer
 from common import DEADLINE_S, ROOT, Weft, run_program, shared_folder, write_run_file
+from final_logits import check_final_logits, check_golden
 
 sys.path.insert(0, str(ROOT / "tools"))
 from golden_models import auto_class, golden_models, random_model  # noqa: E402
@@ -217,17 +217,8 @@ def check_stored(weft, checks, folder):
         maker = [sys.executable, str(ROOT / "tools/make_golden.py"), "--out", str(folder / "golden"),
                  "--seed", "3", "--full", "--from", str(shared_folder("data", "weights", name))]
         subprocess.run(maker, check=True, capture_output=True, timeout=DEADLINE_S)
-    env = {**os.environ, "WEFT_GOLDEN_DIR": str(folder / "golden"),
-           "WEFT_GOLDEN_SETS": ",".join(names)}
-    level = weft.json("doctor")["cpu"]["levels"][-1]
-    done = subprocess.run([str(weft.path.parent / "tests/test_golden"),
-                           f"--gtest_filter=*Logits*tiny_*_{level}:*EveryGradient*tiny_*_{level}"],
-                          env=env, cwd=ROOT, text=True, capture_output=True, timeout=DEADLINE_S)
-    for name in names:
-        for test in ("OfEveryPosition", "LossAndEveryGradient"):
-            passed = any(test in line and name in line for line in done.stdout.splitlines()
-                         if line.startswith("[       OK ]"))
-            checks.that(passed, f"{name}: {test}", "" if passed else done.stdout[-1500:])
+    check_golden(weft, checks, folder / "golden", names,
+                 ["GoldenLogits.OfEveryPosition", "LossAndEveryGradient"])
 
 
 def body(args, checks, folder):
@@ -237,11 +228,14 @@ def body(args, checks, folder):
     goldens = [g for g in golden_models() if args.only in (None, g.name) and g.name not in SKIPPED]
     if args.only is None:
         goldens = checks.sample(goldens, lambda golden: [golden.config.model_type], 0.25)
+    finals = {}
     for golden in goldens:
         case = make_case(weft, golden, folder / golden.name)
         run_dir = case.folder / "run"
         checks.section(check_training, case, run_dir)
         checks.section(check_generate, case, run_dir)
+        finals[f"final_{golden.name}"] = run_dir / "final"
+    check_final_logits(weft, checks, folder / "finals", finals)
     if args.only is None:
         check_stored(weft, checks, folder)
 

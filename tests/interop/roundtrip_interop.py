@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoTokenizer, LlamaConfig, Qwen2Config
 
 import peer
 from common import Weft, read_metrics, run_program, shared_folder, write_run_file
+from final_logits import check_final_logits
 
 STEPS, BATCH, SEQ_LENGTH, LR, CLIP = 3, 4, 48, 1e-3, 1.0
 NEW_TOKENS = 16
@@ -194,6 +195,12 @@ def check_generate(case, checks, run_dir):
                     f"{below:.1e} below the largest logit, at most {LOGIT_TOLERANCE:g}")
         checks.equal(answer["text"], tokenizer.decode(ids, skip_special_tokens=True),
                      f"{case.name}: text of the greedy ids")
+
+
+def check_logits(case, checks, run_dir):
+    """final/ read by transformers has weft's logits."""
+    check_final_logits(case.weft, checks, case.folder / "golden",
+                       {f"final_{case.name}": run_dir / "final"})
 
 
 def check_tokenizer(case, checks, run_dir):
@@ -406,6 +413,7 @@ def body(args, checks, folder):
         evals = checks.section(check_training, case, run_dir)
         checks.section(check_eval, case, run_dir, evals or [])
         checks.section(check_generate, case, run_dir)
+        checks.section(check_logits, case, run_dir)
         checks.section(check_tokenizer, case, run_dir)
         checks.section(check_checkpoint, case, run_dir)
         checks.section(check_resume, case, run_dir)
