@@ -8,8 +8,9 @@
 #   tools/gpu.sh survive [MODEL]       ranks on one GPU that are killed, and what snapshots of MODEL cost
 #
 # Where gpu-bundle/ is one for this machine, it is built in build-gpu from that and CUDA alone; else in
-# build-cuda from what is installed. test and bench end with a table of their parts, after 8 minutes at
-# most: a part that hangs is stopped, and those after it still run (WEFT_GPU_LIMIT_S: another limit).
+# build-cuda from what is installed. test, bench and survive end with a table of their parts, after 8 minutes at
+# most: a part that hangs is stopped, and those after it still run (WEFT_GPU_LIMIT_S: another limit). WEFT_KILLS:
+# kills per mode, 12 if unset; more of them get more time.
 # WEFT_CMAKE_ARGS is passed to cmake; WEFT_BUILD names a folder that was built before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -166,13 +167,16 @@ bench)
   end
   ;;
 survive)
+  kills=${WEFT_KILLS:-12}  # in each of two modes; 15 s for each, with its part of the calm runs
+  whole_s=$((whole_s + (kills > 12 ? 15 * (kills - 12) : 0)))
+  limit_s=${WEFT_GPU_LIMIT_S:-$whole_s}
   build_part weft
   find_libraries
   export PYTHONUNBUFFERED=1
-  part kills 240 python3 tests/interop/survive_interop.py --weft "$build/weft" --device cuda \
-    --moments "${WEFT_KILLS:-12}" || true
-  grep -v '^ok' "$log" || true
   mkdir -p benchmarks/results
+  part kills $((60 + 15 * kills)) python3 tests/interop/survive_interop.py --weft "$build/weft" --device cuda \
+    --moments "$kills" --out "benchmarks/results/survive-$(date +%F)-gpu.md" || true
+  grep -v '^ok' "$log" || true
   part snapshots 300 python3 benchmarks/snapshot_table.py --weft "$build/weft" \
     --model "${2:-qwen2.5-0.5b}" --every "${WEFT_EVERY:-0,auto,1,5}" --out "benchmarks/results/gpu-snapshots-${2:-qwen2.5-0.5b}-$(date +%F).md" || true
   cat "$log"

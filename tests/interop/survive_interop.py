@@ -2,7 +2,7 @@
 """kill -9 of ranks at random times: training goes on, and ends with the bits of a calm run.
 
     survive_interop.py --weft build/weft [--moments 6] [--models quickstart,s] [--steps N] [--seed N]
-                       [--device cuda]
+                       [--device cuda] [--out FILE.md]
 
 The quickstart's model (with FULL=1 also model S of the benchmarks) on four ranks, dp 2 x tp 2 zero3,
 in fast and in exact mode, saving and evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
@@ -13,7 +13,7 @@ the start of the four ranks to their first completed step, under 1.5 s.
 
 With --device cuda the ranks share one GPU (WEFT_COMM=cuda_ipc). A new process then begins with a CUDA
 context and its libraries. A first run chooses the algorithms of products, which later ones read from
-the cache: in fast mode bits depend on them.
+the cache: in fast mode bits depend on them. --out writes a page for benchmarks/results.
 """
 
 import datetime
@@ -25,18 +25,57 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 from common import Weft, events_of, read_metrics, run_program, write_run_file
 from kill_interop import children_of, end_process, is_ours, left_behind, shared_maps
 from sampling import ROOT, is_full
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import report
 from workload import MODEL_S, write_config
 
 RANKS, DEADLINE_S = 4, 900
 STARTS, START_S = 5, 1.5
 MOST_S, MEDIAN_S = 2.0, 1.0
 TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s", "eval_time_s", "eval_tokens_per_s")
+
+
+@dataclass
+class Outcome:
+    """Of one model in one mode; times in ms, but for `began`: seconds from a death to the next step's beginning."""
+
+    model: str
+    mode: str
+    step: float
+    took: list
+    began: list
+    repeated: int
+    is_same: bool
+
+    def row(self):
+        median = statistics.median
+        return (self.model, self.mode, len(self.took), f"{self.step:.0f} ms", f"{median(self.took):.0f} ms",
+                f"{max(self.took):.0f} ms", f"{median(self.began):.2f} s, {max(self.began):.2f} s",
+                f"at most {self.repeated}", "the same bits" if self.is_same else "**differ**")
+
+
+def page(outcomes, device, facts):
+    where = "ranks that share one GPU (cuda_ipc)" if device == "cuda" else "ranks"
+    return "\n".join([
+        "# kill -9 of ranks", "", *(f"- {key}: {value}" for key, value in facts.items()), "",
+        f"Four {where}, dp 2 x tp 2 zero3, saving and evaluating now and then; a random rank is killed at random times. From a kill "
+        "to the first completed step, less the median step of a calm run; and from the death to the beginning of that step.", "",
+        *report.table(["model", "mode", "kills", "median step", "to the next step: median", "most",
+                       "to its beginning: median, most", "steps repeated", "model, checkpoints, metrics.jsonl"],
+                      [outcome.row() for outcome in outcomes])])
+
+
+def facts_of(device):
+    facts = report.run_facts(ROOT)
+    gpu = report.output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) if device == "cuda" else ""
+    return facts | ({"GPU": gpu.splitlines()[0]} if gpu else {})
 
 
 def model_folder(model, folder):
@@ -144,8 +183,8 @@ def check_mode(model, mode, checks, weft, folder, dice, args):
     if drivers := [name for name in left if "/dev/shm/cuda.shm" in name]:
         print(f"{what}: {len(drivers)} files of CUDA's driver for killed processes are left, as {drivers[0]}")
     checks.equal([name for name in left if name not in drivers], [], f"{what}: nothing is left")
-    checks.equal(without_times(hit), without_times(calm), f"{what}: metrics.jsonl")
-    checks.equal(hashes(weft, hit), hashes(weft, calm), f"{what}: model and checkpoints")
+    is_same = checks.equal(without_times(hit), without_times(calm), f"{what}: metrics.jsonl")
+    is_same &= checks.equal(hashes(weft, hit), hashes(weft, calm), f"{what}: model and checkpoints")
     events = events_of(hit, "recovered")
     lost = [event["lost_steps"] for event in events]
     every = max((event["snapshot_every"] for event in events), default=1)
@@ -160,6 +199,7 @@ def check_mode(model, mode, checks, weft, folder, dice, args):
           f"{statistics.median(seconds):.2f} s, most {seconds[-1]:.2f} s")
     checks.that(statistics.median(took) < MEDIAN_S, f"{what}: median under {MEDIAN_S:g} s")
     checks.that(took[-1] < MOST_S, f"{what}: each under {MOST_S:g} s", f"{took[-1]:.2f} s")
+    return Outcome(model, mode, 1000 * step_s, [1000 * s for s in took], seconds, max(lost, default=0), is_same)
 
 
 def first_step_s(weft, file, run_dir):
@@ -188,8 +228,11 @@ def body(args, checks, folder):
     weft = Weft(args.weft, DEADLINE_S)
     if args.device == "cpu":
         check_start(checks, weft, folder)
+    facts, outcomes = facts_of(args.device), []
     for model, mode in itertools.product(args.models.split(","), args.modes.split(",")):
-        check_mode(model, mode, checks, weft, folder, dice, args)
+        outcomes.append(check_mode(model, mode, checks, weft, folder, dice, args))
+        if args.out:  # also where the time ends before the next one
+            args.out.write_text(page(outcomes, args.device, facts))
 
 
 def add_arguments(parser):
@@ -198,6 +241,7 @@ def add_arguments(parser):
     parser.add_argument("--models", default="quickstart,s" if is_full() else "quickstart")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--modes", default="fast,exact")
+    parser.add_argument("--out", type=Path, help="a page with the figures")
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
 
 

@@ -170,6 +170,20 @@ class Gpu(unittest.TestCase):
         self.assertIn("nvidia/cudnn/lib", path)
         self.assertNotIn("nvidia/nccl/lib", path)
 
+    def test_kills_are_reported(self):
+        """With a python3 that only writes down what it was asked for."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, body in {"weft": "echo '{}'", "python3": f'echo "$@" >>{folder}/log'}.items():
+                (Path(folder) / name).write_text(f"#!/bin/sh\n{body}\n")
+                (Path(folder) / name).chmod(0o755)
+            done = subprocess.run([ROOT / "tools/gpu.sh", "survive"], capture_output=True, text=True, timeout=50,
+                                  env={**os.environ, "WEFT_BUILD": folder, "WEFT_KILLS": "16",
+                                       "PATH": f"{folder}:{os.environ['PATH']}"})
+            kills = [line for line in (Path(folder) / "log").read_text().splitlines() if "survive_interop" in line]
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(len(kills), 1)
+        self.assertRegex(kills[0], r"--moments 16 --out benchmarks/results/survive-\S+\.md")
+
     def test_no_gpu(self):
         code, _, text = self.run_with(weft="echo '{}'")
         self.assertEqual(code, 1)
