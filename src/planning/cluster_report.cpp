@@ -39,7 +39,7 @@ class StepModel {
     all.add(simulate_list(finish, {cluster_.has_gpus() ? 0 : rules.gap_s, rules.share}, true));
     StepTimes agreed;  // the loss and the token counts, and whether a signal arrived
     const WireItem loss{CommOp::kAllReduce, Axis::kData, layout_.dp, 1, kLossNumbers * int64_t{8}};
-    if (layout_.dp > 1) agreed.in_line += note(loss, place(loss), 1);
+    if (layout_.dp > 1) agreed.in_line += note(loss, place(loss), Dtype::kI64, 1);
     agreed.in_line +=
         collective_seconds(cluster_, place_world(layout_, cluster_), CommOp::kAllReduce, 8);
     agreed.step = agreed.in_line;
@@ -51,6 +51,11 @@ class StepModel {
  private:
   GroupPlace place(const WireItem& item) const {
     return place_group(layout_, cluster_, item.axis, item.ranks);
+  }
+
+  // Of a collective's elements; other nodes exchange little, in int64 or fp64.
+  Dtype added_dtype(const Node& node) const {
+    return is_collective(node.op) ? graph_[node.inputs.at(0)].dtype : Dtype::kI64;
   }
 
   std::vector<TimedNode> timed(const std::vector<Node>& list) {
@@ -66,7 +71,8 @@ class StepModel {
       TimedNode made{{}, 0, s.is_async, s.wait_for, node.run.last_pass_only};
       std::vector<WireItem> wire;
       binding.wire(context, node, &wire);
-      for (const WireItem& item : wire) made.communication += note(item, place(item), times);
+      for (const WireItem& item : wire)
+        made.communication += note(item, place(item), added_dtype(node), times);
       if (!is_collective(node.op) || wire.empty())
         made.work = costs_.of(binding.cost(nowhere_.view(), node));
       nodes.push_back(made);
@@ -75,10 +81,10 @@ class StepModel {
   }
 
   // Seconds of the item's calls, which a step makes `times` times.
-  double note(const WireItem& item, const GroupPlace& group, int times) {
+  double note(const WireItem& item, const GroupPlace& group, Dtype dtype, int times) {
     const auto calls = static_cast<double>(std::max<int64_t>(1, item.calls));
     const double bytes = static_cast<double>(item.bytes) / calls;
-    const double seconds = calls * collective_seconds(cluster_, group, item.op, bytes);
+    const double seconds = calls * collective_seconds(cluster_, group, item.op, bytes, dtype);
     auto found = std::find_if(collectives_.begin(), collectives_.end(), [&](const auto& known) {
       return known.item.op == item.op && known.item.axis == item.axis &&
              known.item.ranks == item.ranks;

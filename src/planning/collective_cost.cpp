@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "comm/nodes/node_stages.h"
 
 namespace weft {
 namespace {
@@ -58,22 +59,38 @@ struct Phase {
   }
 
   // Inside the nodes, then between them, one group for each of the m parts, all at once.
-  double hierarchical() const {
-    const double first = seconds_of(inside, static_cast<double>(m - 1), share_of_others(m) * B);
-    const double bytes = share_of_others(N) * B;
-    return first + std::min(seconds_of(between, static_cast<double>(N - 1), bytes),
-                            seconds_of(between, log2_steps(N), bytes));
+  double stages(double inside_messages, double between_messages) const {
+    return seconds_of(inside, inside_messages, share_of_others(m) * B) +
+           seconds_of(between, between_messages, share_of_others(N) * B);
+  }
+
+  double hierarchical() const { return stages(static_cast<double>(m - 1), log2_steps(N)); }
+
+  // Of comm/nodes: direct in both stages. An all_reduce is one call inside a node, a reduce_scatter
+  // or an all_gather one for each node's part.
+  double nodes(CommOp op) const {
+    const int64_t calls = op == CommOp::kAllReduce ? 1 : N;
+    return stages(static_cast<double>(calls * (m - 1)), static_cast<double>(N - 1));
   }
 };
 
-// auto: shared memory and gloo are direct; NCCL has rings, and trees for an all_reduce or where a
-// group has one rank per node (from version 2.23).
-double phase_seconds(const Phase& p, const Cluster& cluster, CommOp op) {
+// What runs on CPUs: shared memory and gloo are direct, and comm/nodes joins them.
+double cpu_seconds(const Phase& p, CommOp op, Dtype dtype) {
+  const double bytes = op == CommOp::kAllReduce ? p.B : p.B / static_cast<double>(p.n);
+  const bool has_stages =
+      can_have_node_stages(p.n, p.m) && has_node_stages(op, static_cast<int64_t>(bytes), dtype);
+  return has_stages ? p.nodes(op) : p.direct();
+}
+
+// auto on GPUs: NCCL has rings, and trees for an all_reduce or where a group has one rank per node
+// (from version 2.23).
+double phase_seconds(const Phase& p, const Cluster& cluster, CommOp op, Dtype dtype) {
   const std::string& algorithm = cluster.algorithm;
   if (algorithm == "ring") return p.ring();
   if (algorithm == "tree") return p.tree();
+  if (algorithm == "direct") return p.direct();
   if (algorithm == "hierarchical") return p.hierarchical();
-  if (algorithm == "direct" || !cluster.has_gpus()) return p.direct();
+  if (!cluster.has_gpus()) return cpu_seconds(p, op, dtype);
   const bool has_tree = op == CommOp::kAllReduce || p.m == 1;
   return has_tree ? std::min(p.ring(), p.tree()) : p.ring();
 }
@@ -110,8 +127,8 @@ GroupPlace place_world(const Layout& layout, const Cluster& cluster) {
   return {layout.num_ranks(), ranks_on_a_node(layout, cluster), 1};
 }
 
-double collective_seconds(const Cluster& cluster, const GroupPlace& group, CommOp op,
-                          double bytes) {
+double collective_seconds(const Cluster& cluster, const GroupPlace& group, CommOp op, double bytes,
+                          Dtype dtype) {
   if (group.ranks <= 1) return 0;
   ensure(group.ranks % group.per_node == 0, "a group that does not fill its nodes");
   LinkSpeed between = cluster.between;
@@ -119,7 +136,7 @@ double collective_seconds(const Cluster& cluster, const GroupPlace& group, CommO
   const double whole = op == CommOp::kAllGather ? bytes * static_cast<double>(group.ranks) : bytes;
   const Phase phase{cluster.inside, between, group.ranks, group.per_node, group.nodes(), whole};
   const int phases = op == CommOp::kAllReduce ? 2 : 1;
-  return phases * phase_seconds(phase, cluster, op);
+  return phases * phase_seconds(phase, cluster, op, dtype);
 }
 
 }  // namespace weft

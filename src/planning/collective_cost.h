@@ -23,7 +23,8 @@ int64_t ranks_on_a_node(const Layout& layout, const Cluster& cluster);
 GroupPlace place_group(const Layout& layout, const Cluster& cluster, Axis axis, int64_t ranks);
 GroupPlace place_world(const Layout& layout, const Cluster& cluster);
 
-// bytes: what a rank passes in, counted as in Comm::count.
-double collective_seconds(const Cluster& cluster, const GroupPlace& group, CommOp op, double bytes);
+// bytes: what a rank passes in, counted as in Comm::count. dtype: of what is added.
+double collective_seconds(const Cluster& cluster, const GroupPlace& group, CommOp op, double bytes,
+                          Dtype dtype = Dtype::kF32);
 
 }  // namespace weft

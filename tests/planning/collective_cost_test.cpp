@@ -64,6 +64,42 @@ TEST(CollectiveCost, GroupsShareTheLinkOfANode) {
   }
 }
 
+// auto on CPUs, as comm/nodes: 8 GB whole; inside 6 GB, between 4 GB. An all_reduce has both twice.
+TEST(CollectiveCost, CpuNodesGoInTwoStages) {
+  Cluster c = two_by_four("auto");
+  c.device.kind = "cpu";
+  const auto cost = [&](const GroupPlace& group, CommOp op, double bytes, Dtype dtype) {
+    return collective_seconds(c, group, op, bytes, dtype);
+  };
+  const double data = 0.06 + 0.4;
+  EXPECT_NEAR(cost(kAll, CommOp::kAllReduce, 8e9, Dtype::kF32), 2 * (data + 8e-6), 1e-12);
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kF64, Dtype::kI64})
+    EXPECT_NEAR(cost(kAll, CommOp::kReduceScatter, 8e9, dtype), data + 11e-6, 1e-12);
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16})
+    EXPECT_NEAR(cost(kAll, CommOp::kAllGather, 1e9, dtype), data + 11e-6, 1e-12);
+}
+
+// Sums of 16-bit numbers, a number of ranks per node that is no power of two, exchanges between all
+// ranks, and little data: every rank to every other, as inside a node and with one rank per node.
+TEST(CollectiveCost, OtherCallsOfCpuNodesAreFlat) {
+  Cluster flat = two_by_four("direct"), c = two_by_four("auto");
+  flat.device.kind = c.device.kind = "cpu";
+  const auto expect_flat = [&](const GroupPlace& group, CommOp op, double bytes, Dtype dtype) {
+    EXPECT_DOUBLE_EQ(collective_seconds(c, group, op, bytes, dtype),
+                     collective_seconds(flat, group, op, bytes, dtype));
+  };
+  for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16}) {
+    expect_flat(kAll, CommOp::kAllReduce, 8e9, dtype);
+    expect_flat(kAll, CommOp::kReduceScatter, 8e9, dtype);
+  }
+  expect_flat({6, 3, 1}, CommOp::kAllReduce, 6e9, Dtype::kF32);
+  expect_flat(kAll, CommOp::kAllToAll, 8e9, Dtype::kF32);
+  expect_flat(kAll, CommOp::kAllReduce, 4096, Dtype::kF32);
+  expect_flat(kAll, CommOp::kReduceScatter, 8 * 4096, Dtype::kF32);
+  expect_flat(kNode, CommOp::kAllReduce, 8e9, Dtype::kF32);
+  expect_flat(kAcross, CommOp::kAllReduce, 8e9, Dtype::kF32);
+}
+
 TEST(CollectiveCost, LatencyGrowsWithTheLogarithmOrTheRanks) {
   Cluster c = two_by_four("ring");
   const GroupPlace many{1024, 1, 1};

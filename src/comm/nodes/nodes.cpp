@@ -2,7 +2,6 @@
 #include "comm/nodes/nodes.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -10,17 +9,12 @@
 #include "base/error.h"
 #include "comm/call.h"
 #include "comm/gloo/gloo.h"
+#include "comm/nodes/node_stages.h"
 #include "comm/shm/shm.h"
 #include "net/store.h"
 
 namespace weft {
 namespace {
-
-// Less goes flat: one exchange instead of three.
-constexpr int64_t kLittleBytes = 4 << 10;
-
-// Added in fp32 and rounded once: partial sums in the dtype itself would be rounded again.
-bool is_widened(Dtype dtype) { return dtype == Dtype::kBf16 || dtype == Dtype::kF16; }
 
 char* at(void* base, int64_t offset) { return static_cast<char*>(base) + offset; }
 const char* at(const void* base, int64_t offset) { return static_cast<const char*>(base) + offset; }
@@ -32,7 +26,7 @@ enum class Shape { kInside, kFlat, kBoth };
 Shape shape_of(const std::vector<int>& nodes) {
   if (std::equal(nodes.begin() + 1, nodes.end(), nodes.begin())) return Shape::kInside;
   const auto m = static_cast<size_t>(std::count(nodes.begin(), nodes.end(), nodes.front()));
-  if (m == 1 || !std::has_single_bit(m) || nodes.size() % m != 0) return Shape::kFlat;
+  if (!can_have_node_stages(std::ssize(nodes), static_cast<int64_t>(m))) return Shape::kFlat;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const size_t first = i / m * m;
     const bool is_new = i == first && i > 0 && nodes[i] == nodes[i - 1];
@@ -102,8 +96,8 @@ class NodesComm : public Comm {
     }
   }
   Comm& one() const { return shape_ == Shape::kInside ? *local_ : *flat_; }
-  bool is_hierarchical(int64_t bytes) const {
-    return shape_ == Shape::kBoth && bytes > kLittleBytes;
+  bool has_stages(CommOp op, int64_t bytes, Dtype dtype, Reduce reduce = Reduce::kSum) const {
+    return shape_ == Shape::kBoth && has_node_stages(op, bytes, dtype, reduce);
   }
   void all_reduce_both(void* data, int64_t count, Dtype dtype, Reduce op);
   void reduce_scatter_both(const void* in, void* out, int64_t count, Dtype dtype);
@@ -119,7 +113,7 @@ class NodesComm : public Comm {
 void NodesComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
   const int64_t bytes = count * dtype_bytes(dtype);
   run(CommOp::kAllReduce, bytes, [&] {
-    if (!is_hierarchical(bytes) || (op == Reduce::kSum && is_widened(dtype)))
+    if (!has_stages(CommOp::kAllReduce, bytes, dtype, op))
       return one().all_reduce(data, count, dtype, op);
     all_reduce_both(data, count, dtype, op);
   });
@@ -144,7 +138,7 @@ void NodesComm::all_reduce_both(void* data, int64_t count, Dtype dtype, Reduce o
 void NodesComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dtype) {
   const int64_t bytes = count * dtype_bytes(dtype);
   run(CommOp::kReduceScatter, size() * bytes, [&] {
-    if (!is_hierarchical(bytes) || is_widened(dtype))
+    if (!has_stages(CommOp::kReduceScatter, bytes, dtype))
       return one().reduce_scatter(in, out, count, dtype);
     reduce_scatter_both(in, out, count, dtype);
   });
@@ -162,7 +156,7 @@ void NodesComm::reduce_scatter_both(const void* in, void* out, int64_t count, Dt
 
 void NodesComm::all_gather(const void* in, void* out, int64_t bytes) {
   run(CommOp::kAllGather, bytes, [&] {
-    if (!is_hierarchical(bytes)) return one().all_gather(in, out, bytes);
+    if (!has_stages(CommOp::kAllGather, bytes, Dtype::kU8)) return one().all_gather(in, out, bytes);
     all_gather_both(in, out, bytes);
   });
 }
