@@ -72,12 +72,6 @@ std::string describe_saved(const std::filesystem::path& dir) {
   }
 }
 
-// Whether ranks can continue from memory: their groups and the run's lock must be such that another
-// process can take them over.
-bool can_continue(const RunConfig& c, const TrainOptions& options) {
-  return has_snapshot_slots(c) && run_address_of(c, options).empty();
-}
-
 bool has_checkpoint(const std::filesystem::path& dir) {
   try {
     return !list_checkpoints(dir).empty();
@@ -118,7 +112,7 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
   job.restart_reset_steps = c.launch.restart_reset_steps;
   job.watches_hangs = true;
   job.describe_call = describe_latest;
-  job.has_snapshots = can_continue(c, options);
+  job.has_snapshots = has_snapshot_slots(c);
   if (c.launch.hang_timeout_s > 0) job.deadline_ms = 1000 * c.launch.hang_timeout_s;
   const std::filesystem::path dir = run_dir_of(c, options);
   const auto before = last_event_time(dir);

@@ -25,6 +25,10 @@ std::string make_token() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
+bool is_no_process(int64_t pid) {
+  return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+}
+
 // A lock that promises anything else is not believed.
 constexpr double kShortestLeaseSeconds = 0.1, kLongestLeaseSeconds = 3600;
 
@@ -66,9 +70,10 @@ struct Lease::Holder {
     }
   }
   std::string name() const { return fmt::format("process {} on {}", run_pid, host); }
+  // A supervisor that lives has its rank replaced, by this process or another one.
   bool is_gone() const {
-    return machine == machine_identity() && ::kill(static_cast<pid_t>(pid), 0) != 0 &&
-           errno == ESRCH;
+    return machine == machine_identity() && is_no_process(pid) &&
+           (run_pid == weft::run_pid() || is_no_process(run_pid));
   }
 };
 
@@ -88,7 +93,17 @@ std::string host_name() {
 Lease::Lease(LeasePlace place, LeaseTimes times)
     : place_(std::move(place)), times_(times), token_(make_token()) {
   take();
-  thread_ = std::thread([this] { beat(); });
+  thread_ = std::thread([this] { beat(times_.beat); });
+}
+
+Lease::Lease(LeasePlace place, std::string token, LeaseTimes times)
+    : place_(std::move(place)),
+      times_(times),
+      token_(std::move(token)),
+      token_before_(token_),
+      is_used_(true),
+      renewed_(Clock::now() - times.lease) {
+  thread_ = std::thread([this] { beat(Milliseconds(0)); });
 }
 
 Lease::~Lease() {
@@ -191,10 +206,11 @@ void Lease::mark_used() {
   renew();
 }
 
-void Lease::beat() {
+void Lease::beat(Milliseconds first) {
   std::unique_lock lock(mutex_);
   bool is_failing = false;
-  while (!changed_.wait_for(lock, times_.beat, [this] { return is_ending_; })) {
+  for (Milliseconds pause = first; !changed_.wait_for(lock, pause, [this] { return is_ending_; });
+       pause = times_.beat) {
     if (!lost_to_.empty()) return;
     try {
       renew();

@@ -32,8 +32,12 @@ struct LeaseTimes {
 class Lease {
  public:
   // UserError naming host and pid where another process holds it. One that is no longer renewed, or
-  // whose process was of this machine and is gone, is taken over, with a warning.
+  // whose process was of this machine and is gone with its supervisor, is taken over, with a
+  // warning.
   explicit Lease(LeasePlace place, LeaseTimes times = {});
+  // For a process that takes the place of one that died while it held this token: goes on with it,
+  // without a request. The heartbeat renews it at once, or finds that somebody else has it.
+  Lease(LeasePlace place, std::string token, LeaseTimes times);
   ~Lease();  // releases it; where that fails it expires
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
@@ -65,7 +69,7 @@ class Lease {
   bool is_free(const std::string& text);  // watches it; UserError where it is renewed
   void renew();
   void release();
-  void beat();
+  void beat(std::chrono::milliseconds first);
   std::string text(bool is_held, const std::string& token) const;
   const std::string& current() const { return is_used_ ? token_ : token_before_; }
 

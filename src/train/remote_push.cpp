@@ -43,6 +43,8 @@ void RemoteRun::push_all(int64_t keep) {
     keep_state();
   }
   push_records(*store_, Events::kWhereAllIsSent);
+  if (may_have_partial_) remove_partial();
+  may_have_partial_ = false;
   prune(keep);
 }
 
@@ -114,6 +116,13 @@ void RemoteRun::prune(int64_t keep) {
     const std::string& name = steps[static_cast<size_t>(i)]->name;
     // While the mirror holds it, it must not look as if it had never been pushed.
     if (path_kind(mirror_ / name) == PathKind::kNothing) state_.pushed.erase(name);
+  }
+}
+
+void RemoteRun::remove_partial() {
+  const StoreListing listing = read_listing(store_->list("checkpoints"));
+  for (const auto& [name, folder] : listing.folders) {
+    if (folder.step >= 0 && !folder.is_complete) remove_there(folder);
   }
 }
 

@@ -12,13 +12,24 @@
 namespace weft {
 namespace {
 
-// The first request shows whether the store can be reached and the bucket is there: with retries.
-// The lock's own calls are made without: an answer that is minutes late is none.
-LeasePlace reach_lock(ObjectStore& retrying, const std::shared_ptr<ObjectStore>& store) {
-  static_cast<void>(retrying.list(""));
+// Its calls are made without retries: an answer that is minutes late is none.
+LeasePlace lock_of(const std::shared_ptr<ObjectStore>& store) {
   return {store->address() + "/lock", [store] { return store->find("lock"); },
           [store](const std::string& text) { store->put("lock", text); },
           [store] { store->remove("lock"); }};
+}
+
+// The first request shows whether the store can be reached and the bucket is there: with retries.
+LeasePlace reach_lock(ObjectStore& retrying, const std::shared_ptr<ObjectStore>& store) {
+  static_cast<void>(retrying.list(""));
+  return lock_of(store);
+}
+
+std::string known_token(const MirrorState& state, const std::filesystem::path& mirror) {
+  if (!state.token.empty()) return state.token;
+  throw RunError(fmt::format("{} is not readable, and with it the token of the store's lock",
+                             (mirror / kMirrorState).string()),
+                 "the same command continues from what the store has");
 }
 
 }  // namespace
@@ -43,10 +54,23 @@ RemoteRun::RemoteRun(std::shared_ptr<ObjectStore> store, std::filesystem::path m
       once_(std::make_shared<GuardedStore>(raw_, [this] { lease_.check(); })),
       store_(std::make_shared<RetryingStore>(once_, times.retry)),
       times_(times),
-      lease_(reach_lock(*store_, raw_), times.lease),
-      state_(read_mirror_state(mirror_)) {}
+      state_(read_mirror_state(mirror_)),
+      lease_(reach_lock(*store_, raw_), times.lease) {}
+
+RemoteRun::RemoteRun(Reopen, std::shared_ptr<ObjectStore> store, std::filesystem::path mirror,
+                     RemoteTimes times)
+    : mirror_(std::move(mirror)),
+      raw_(std::move(store)),
+      once_(std::make_shared<GuardedStore>(raw_, [this] { lease_.check(); })),
+      store_(std::make_shared<RetryingStore>(once_, times.retry)),
+      times_(times),
+      state_(read_mirror_state(mirror_)),
+      lease_(lock_of(raw_), known_token(state_, mirror_), times.lease),
+      may_have_partial_(true),
+      thread_([this] { put_records_periodically(); }) {}
 
 RemoteRun::~RemoteRun() {
+  pushing_.finish();
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -86,8 +110,16 @@ void RemoteRun::begin(int64_t step, bool overwrite) {
 }
 
 void RemoteRun::push(int64_t keep) {
-  lease_.check();
-  push_all(keep);
+  push_until(keep, [] { return false; });
+}
+
+void RemoteRun::push_until(int64_t keep, const std::function<bool()>& is_left) {
+  pushing_.run(
+      [this, keep] {
+        lease_.check();
+        push_all(keep);
+      },
+      is_left);
 }
 
 void RemoteRun::check_lock() {

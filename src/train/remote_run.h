@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <thread>
 
 #include "io/object_store.h"
+#include "train/detachable_job.h"
 #include "train/lease.h"
 #include "train/mirror.h"
 #include "train/retrying_store.h"
@@ -36,6 +38,12 @@ class RemoteRun {
   // Takes the store's lock; the caller holds the mirror's RunLock. UserError where another process
   // holds it, or the store refuses; StoreAway.
   RemoteRun(std::shared_ptr<ObjectStore> store, std::filesystem::path mirror, RemoteTimes times);
+  // For a process that takes the place of one that died after begin(), instead of pull() and
+  // begin(): the store's lock stays held, the mirror as it is. No request is made here, so that a
+  // store that is away holds up nothing. RunError where the mirror does not know the lock's token.
+  struct Reopen {};
+  RemoteRun(Reopen reopen, std::shared_ptr<ObjectStore> store, std::filesystem::path mirror,
+            RemoteTimes times);
   ~RemoteRun();  // tries once to put the records, and releases the lock
   RemoteRun(const RemoteRun&) = delete;
   RemoteRun& operator=(const RemoteRun&) = delete;
@@ -55,6 +63,12 @@ class RemoteRun {
   // Puts everything that the store does not have yet, then removes all but the newest `keep` step-N
   // there. RunError "storage ..." where that fails.
   void push(int64_t keep);
+  // The same, for a caller that must not be held up when the ranks have to park: where `is_left`
+  // becomes true it returns, and the push goes on.
+  void push_until(int64_t keep, const std::function<bool()>& is_left);
+  // Until a push that was left behind is done, or `is_left` becomes true: before a folder is
+  // removed or replaced in the mirror.
+  void wait_for_push(const std::function<bool()>& is_left) { pushing_.wait(is_left); }
   // The end of a run: the last push, and RunError naming the mirror where the store lacks anything.
   void finish(int64_t keep);
   // RunError where another process has taken the run over: this one stores nothing more.
@@ -87,6 +101,7 @@ class RemoteRun {
   void upload(const std::string& name, const std::string& as);
   void replace(const std::string& name);
   void prune(int64_t keep);
+  void remove_partial();
   void put_records_periodically();
   // remote_names.cpp
   void remove_there(const StoredFolder& folder);
@@ -101,8 +116,9 @@ class RemoteRun {
   std::shared_ptr<ObjectStore> raw_, once_;
   std::shared_ptr<RetryingStore> store_;
   RemoteTimes times_;
-  Lease lease_;
   MirrorState state_;
+  Lease lease_;
+  bool may_have_partial_ = false;           // of a process that died while it pushed or pruned
   std::set<std::string> names_at_start_;    // checkpoint_names() after the pull
   std::map<std::string, std::string> put_;  // records in the store: size and time of the file here
 
@@ -110,6 +126,7 @@ class RemoteRun {
   std::condition_variable changed_;
   bool is_ending_ = false;
   std::thread thread_;
+  DetachableJob pushing_;  // last: its job uses all of the above
 };
 
 }  // namespace weft

@@ -184,6 +184,9 @@ RunStart reopen_run_dir(const RunFile& file, const TrainOptions& options) {
   RunStart start;
   start.dir = run_dir_of(file.config(), options);
   start.lock = std::make_shared<RunLock>(start.dir);
+  if (const std::string address = run_address_of(file.config(), options); !address.empty())
+    start.remote = std::make_shared<RemoteRun>(RemoteRun::Reopen{}, open_object_store(address),
+                                               start.dir, remote_times());
   return start;
 }
 

@@ -53,8 +53,8 @@ std::filesystem::path run_dir_of(const RunConfig& config, const TrainOptions& op
 // so not locked: prepare_run_dir checks again.
 RunStart open_run_dir(const RunFile& file, const TrainOptions& options);
 
-// For a process that takes the place of one that died while it held the lock: takes the lock, and
-// leaves everything as it is.
+// For a process that takes the place of one that died while it held the lock: takes the lock, also
+// that of an object store, and leaves everything as it is.
 RunStart reopen_run_dir(const RunFile& file, const TrainOptions& options);
 // What a process that died while writing may have left half done.
 void tidy_run_dir(const std::filesystem::path& dir);

@@ -185,6 +185,9 @@ void Saver::save_again(Again save) {
   if (save.best) start({dir_ / "checkpoints" / "best", save.step, save.state, true});
   if (save.checkpoint)
     start({checkpoint_path(dir_, save.step), save.step, std::move(save.state), false});
+  // The earlier process may have committed it, and not pushed it.
+  if (!save.best && !save.checkpoint && hooks_.push)
+    lane_.post([this, step = save.step] { push(step); });
 }
 
 void Saver::finish(Save save, const WriteFile& write_file) {

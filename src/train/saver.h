@@ -83,7 +83,7 @@ class Saver {
   double last_copy_s() const { return copy_s_ + (partner_ ? partner_->cost_s() : 0.0); }
   double last_wait_s() const { return wait_s_; }  // of wait_for_copy(), the last time
   bool has_copied() { return std::exchange(has_copied_, false); }  // since it was last asked
-  // Writes what an earlier process left unwritten, from the slot of that step.
+  // Writes what an earlier process left unwritten, from the slot of that step, and pushes it.
   struct Again {
     int64_t step;
     Json state;  // state.json

@@ -69,7 +69,7 @@ int Trainer::run() {
 
 void Trainer::meet_others() {
   agree_on_numerics(*ranks_, file_.resolved(), numerics_);
-  start_ = agree_on_start(*ranks_, std::move(start_));
+  start_ = agree_on_start(*ranks_, start_);  // where a rank dies in it, the locks stay held
   if (!c_.has_eval()) return;
   if (!eval_stream_) {
     eval_rows_ = session_.open_eval_rows();
@@ -224,14 +224,19 @@ void Trainer::make_steps() {
 
 SaveHooks Trainer::save_hooks() {
   SaveHooks hooks;
-  hooks.check = [this] { check_run_is_ours(start_); };
+  // Ranks that have to park do not wait for an upload, which goes on without them.
+  const auto is_parking = [this] { return ranks_->world().is_aborted(); };
+  hooks.check = [this, is_parking] {
+    if (start_.remote) start_.remote->wait_for_push(is_parking);
+    check_run_is_ours(start_);
+  };
   hooks.about = [this] { return about(); };
   hooks.committed = [this] {
     if (place_.world && is_main_) place_.world->note_saved();
   };
   if (run_address_of(c_, options_).empty()) return hooks;
-  hooks.push = [this] {
-    if (start_.remote) start_.remote->push(c_.checkpoint.keep);
+  hooks.push = [this, is_parking] {
+    if (start_.remote) start_.remote->push_until(c_.checkpoint.keep, is_parking);
   };
   return hooks;
 }

@@ -4,8 +4,8 @@ the first node reaches (moto). Hosts are network namespaces, made here.
 
     nodes_s3_interop.py --weft build/weft
 
-A killed rank, and a stop after which the mirror is deleted: the same command continues from the
-store, with the bits of a calm run on one machine. A mirror that is not shared is refused.
+Killed ranks, after which all go on from memory, and a stop after which the mirror is deleted: the same
+command continues from the store, with the bits of a calm run on one machine. A mirror that is not shared is refused.
 """
 
 import os
@@ -74,8 +74,12 @@ def check_run(suite, store):
         mirror = run.find_mirror()
         run.join(1)
         run.has_steps(8)
-        os.kill(run.ranks_of(1)[0], signal.SIGKILL)
-        checks.that(run.wait(lambda: run.events("rank_died")), "a killed rank with the run in S3")
+        for number, host in enumerate((1, 0), 1):  # the second is rank 0, which holds the lock and uploads
+            os.kill(run.ranks_of(host)[0], signal.SIGKILL)
+            checks.that(run.wait(lambda number=number: len(run.events("recovered")) == number),
+                        f"a killed rank of node {host} with the run in S3: it goes on from memory")
+        checks.equal([event["rank"] for event in run.events("rank_died")], [2, 0], "whom events.jsonl names")
+        checks.equal(len(run.events("started")), 1, "all others keep their processes")
         checks.that(run.has_steps(30), "it goes on")
         checks.equal(run.stop(), (143, {1: 143}), "SIGTERM: exit codes")
         stopped = run.steps()

@@ -4,18 +4,21 @@
     python3 tests/interop/storage_interop.py --weft build/weft
 
 Killed and resumed from an empty mirror, in the same and in another layout, to the bits of a run in
-a local folder; two processes at once; missing buckets and keys; a server that is away for a while
+a local folder; ranks that are killed and go on from memory; two processes at once; missing buckets and keys; a server that is away for a while
 or for good. Some of these by the commit's hash, all with FULL=1.
 """
 
 import json
+import os
 import random
 import signal
 import socket
 import subprocess
+import threading
 import time
 
-from common import Weft, read_metrics, run_program, write_run_file
+from common import Weft, events_of, read_metrics, run_program, write_run_file
+from kill_interop import children_of
 from s3_interop import Server, free_port
 from storage_place import BUCKET, Gate, Place
 
@@ -175,6 +178,53 @@ def check_lost(checks, weft, server, folder, truth):
         checks.equal(json.loads(place.read("lock")), lock, "the other one's lock is left alone")
 
 
+class LockWatch(threading.Thread):
+    """Reads the run's lock as often as it can."""
+
+    def __init__(self, place):
+        super().__init__(daemon=True)
+        self.place, self.seen, self.is_done = place, [], False
+
+    def run(self):
+        while not self.is_done:
+            lock = json.loads(self.place.read("lock"))
+            self.seen.append((lock["token"], lock["held"], lock["pid"]))
+
+    def end(self):
+        self.is_done = True
+        self.join()
+        return {(token, held) for token, held, _ in self.seen}, {pid for _, _, pid in self.seen}
+
+
+def check_survive(checks, weft, server, folder, truth):
+    """kill -9 of rank 0, which holds the lock and uploads, then of another: both go on from memory."""
+    place = Place(weft, server, folder, "survive", steps=30)
+    place.sections |= {"name": "calm", "storage": str(folder / "local")}
+    calm = write_run_file(folder / "calm.yaml", place.sections)
+    weft.call("train", calm, "--quiet", env={"WEFT_CACHE": str(folder / "tokens")})
+    process = place.start("--set", "parallel.dp=2", "--set", "parallel.tp=2", "--set", "launch.snapshot_every=1")
+    place.wait_for(process, lambda: place.steps(), "a checkpoint in the store")
+    mirror, watch = place.mirror(), LockWatch(place)
+    watch.start()
+    ranks = children_of(process.pid)
+    for number, victim in enumerate(ranks[:2], 1):  # ranks start in their order
+        os.kill(victim, signal.SIGKILL)
+        place.wait_for(process, lambda number=number: len(events_of(mirror, "recovered")) == number, f"recovery {number}")
+        place.wait_for(process, lambda: watch.seen[-1][2] in children_of(process.pid), "the lock is of a rank that lives")
+    locks, holders = watch.end()
+    _, text = process.communicate(timeout=200)
+    shown(checks, process.returncode == 0, "two ranks of a run in the store are killed", text[-1500:])
+    checks.equal([event["rank"] for event in events_of(mirror, "rank_died")], [0, 1], "whom events.jsonl names")
+    lost = [event["lost_steps"] for event in events_of(mirror, "recovered")]
+    checks.that(len(lost) == 2 and max(lost) <= 1, "from memory: steps that are repeated", str(lost))
+    checks.equal(len(events_of(mirror, "started")), 1, "all others keep their processes")
+    checks.equal(([held for _, held in locks], len(holders)), ([True], 2), "the lock has one token, and is never free")
+    copy = place.copy()
+    checks.equal([line["step"] for line in read_metrics(copy)[0]], list(range(1, 31)), "metrics.jsonl without a gap")
+    checks.equal(bits(weft, copy), bits(weft, folder / "local/calm"), "bits of a run on one rank")
+    checks.equal(json.loads(place.read("lock"))["held"], False, "the lock is released at the end")
+
+
 def check_random_kills(checks, weft, server, folder, truth):
     place = Place(weft, server, folder, "random")
     moments = random.Random(5)
@@ -262,7 +312,7 @@ def check_gone(checks, weft, server, folder, truth):
 
 
 CHECKS = {"whole": check_whole, "commands": check_commands, "kill": check_kill, "lease": check_lease, "lost": check_lost,
-          "random": check_random_kills, "away": check_away, "gone": check_gone}
+          "survive": check_survive, "random": check_random_kills, "away": check_away, "gone": check_gone}
 
 
 def body(args, checks, folder):
@@ -270,14 +320,23 @@ def body(args, checks, folder):
     server = Server()
     try:
         server.client().create_bucket(Bucket=BUCKET)
-        check_bad(checks, weft, server, folder)
+        if not args.only:
+            check_bad(checks, weft, server, folder)
         truth = local_truth(weft, folder)
-        for name in ["whole", *checks.sample([n for n in CHECKS if n != "whole"], lambda _: set(), 0.4)]:
+        always = ["whole", "survive"]
+        names = [n for n in CHECKS if args.only in (n, "")]
+        for name in names if args.only else always + checks.sample([n for n in names if n not in always],
+                                                                   lambda _: set(), 0.4):
             CHECKS[name](checks, weft, server, folder, truth)
-        check_second(checks, weft, server, folder)
+        if not args.only:
+            check_second(checks, weft, server, folder)
     finally:
         server.stop()
 
 
+def add_arguments(parser):
+    parser.add_argument("--only", default="", choices=["", *CHECKS], help="one of them")
+
+
 if __name__ == "__main__":
-    run_program(__doc__, body)
+    run_program(__doc__, body, add_arguments)

@@ -49,6 +49,13 @@ struct Text {
   }
 };
 
+pid_t ended_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  return child;
+}
+
 constexpr LeaseTimes kQuick{20ms, 2000ms, 5ms};
 
 TEST(Lease, ASecondHolderIsRefusedWithHostAndPid) {
@@ -155,13 +162,72 @@ TEST(Lease, AnAbsurdTimeIsNotBelieved) {
 }
 
 TEST(Lease, OneOfADeadProcessOfThisMachineIsTakenOverAtOnce) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(0);
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   Text text;
-  text.hold(machine_identity(), child, 3600);
+  text.hold(machine_identity(), ended_process(), 3600);
   const Lease lease(text.place(), kQuick);
   EXPECT_EQ(text.json().at("pid").as_int(), ::getpid());
+}
+
+// A rank that died while its supervisor lives is about to be replaced: the lease is not free, but
+// expires where that takes too long.
+TEST(Lease, OneOfADeadRankWhoseSupervisorLivesIsWatched) {
+  Text text;
+  text.hold(machine_identity(), ended_process(), 0.3);
+  const std::string of_run = fmt::format(R"({{"run_pid":{},)", ::getppid());
+  text.value = of_run + text.value->substr(1);
+  const auto begun = std::chrono::steady_clock::now();
+  const Lease lease(text.place(), kQuick);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 300ms);
+}
+
+// The same rank's replacement has that supervisor too. Without the variables it is this process.
+TEST(Lease, OneOfADeadRankIsTakenAtOnceByItsReplacement) {
+  Text text;
+  text.hold(machine_identity(), ended_process(), 3600);
+  text.value = fmt::format(R"({{"run_pid":{},)", ::getpid()) + text.value->substr(1);
+  const Lease lease(text.place(), kQuick);
+  EXPECT_EQ(text.json().at("pid").as_int(), ::getpid());
+}
+
+TEST(Lease, AReplacementGoesOnWithTheTokenOfTheDead) {
+  Text text;
+  text.hold(machine_identity(), 7, 25);
+  {
+    const Lease lease(text.place(), "t", kQuick);
+    for (int i = 0; i < 500 && text.json().at("pid").as_int() == 7; ++i)
+      std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(text.json().at("pid").as_int(), ::getpid());  // renewed
+    EXPECT_EQ(text.json().at("token").as_string(), "t");
+    EXPECT_TRUE(text.json().at("held").as_bool());
+    error_of<UserError>([&] { const Lease second(text.place(), kQuick); });
+  }
+  EXPECT_FALSE(text.json().at("held").as_bool());
+  EXPECT_EQ(text.json().at("token").as_string(), "t");
+}
+
+TEST(Lease, AReplacementThatCameTooLateHasLostIt) {
+  Text text;
+  text.hold("another machine", 7, 25);
+  Lease lease(text.place(), "mine", kQuick);
+  const std::string error = error_of<RunError>([&] { lease.check(); });
+  EXPECT_NE(error.find("process 7 on far"), std::string::npos) << error;
+  EXPECT_EQ(text.json().at("token").as_string(), "t");
+}
+
+TEST(Lease, AReplacementWaitsForNoPlaceThatIsAway) {
+  Text text;
+  text.hold(machine_identity(), 7, 25);
+  LeasePlace place = text.place();
+  std::atomic<bool> is_away = true;
+  place.read = [&, read = place.read] {
+    if (is_away) throw RunError("away");
+    return read();
+  };
+  Lease lease(place, "t", kQuick);
+  EXPECT_FALSE(lease.is_lost());
+  error_of<RunError>([&] { lease.check(); });  // nothing is stored before it is renewed
+  is_away = false;
+  lease.check();
 }
 
 TEST(Lease, AHolderThatFindsAnotherTokenHasLostIt) {

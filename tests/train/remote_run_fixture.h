@@ -37,6 +37,13 @@ class RemoteRunTest : public ::testing::Test {
     session->pull(true);
     return session;
   }
+  // As a process that takes the place of one that was killed.
+  Session reopen() {
+    Session session{std::make_shared<FakeStore>(objects_), nullptr};
+    session.run =
+        std::make_unique<RemoteRun>(RemoteRun::Reopen{}, session.store, folder_ / "mirror", kQuick);
+    return session;
+  }
   void save(int64_t step, const char* mirror = "mirror") {
     write_two(checkpoint_path(folder_ / mirror, step), static_cast<float>(step), step);
   }
