@@ -92,9 +92,16 @@ def train(args):
         return 130
     except TrainingFailedError as error:
         failures = getattr(error, "worker_failures", {})
-        if not failures or args.quiet:
+        if not failures or args.quiet or error.__cause__:  # else weft's own lines have said it
             print(f"error: {error}", file=sys.stderr)
-        return next((one.exit_code for one in failures.values()), LOST)
+        return next((one.exit_code for one in failures.values()), controller_code(error))
+
+
+def controller_code(error):
+    """Wrong input, storage that cannot be written, or something that may be there the next time."""
+    cause = getattr(error, "controller_failure", None)
+    is_usage = isinstance(cause, (ValueError, OSError)) and not isinstance(cause, (TimeoutError, ConnectionError))
+    return USAGE if is_usage else LOST
 
 
 def main(words):

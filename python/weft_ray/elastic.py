@@ -41,6 +41,10 @@ class ElasticPlacement:
         labels = self.settings.labels and self.settings.labels[number * self.part:(number + 1) * self.part]
         return placement_group([dict(self.settings.bundle)] * self.part, strategy="STRICT_PACK", **({"bundle_label_selector": labels} if labels else {}))
 
+    def place_again(self):
+        self.__exit__()
+        self.groups = [self.make_group(number) for number in range(self.num_nodes)]
+
     def __enter__(self):
         return self
 
@@ -50,8 +54,8 @@ class ElasticPlacement:
 
     @property
     def keys(self):
-        bounds = {} if self.min_nodes == self.num_nodes else {"launch.elastic": True, "launch.min_nodes": self.min_nodes}
-        return {"launch.nodes": self.num_nodes, **bounds}
+        is_elastic = self.min_nodes < self.num_nodes
+        return {"launch.nodes": self.num_nodes, "launch.elastic": is_elastic, "launch.min_nodes": self.min_nodes if is_elastic else 0}
 
     def placed(self):
         """{number of the group: its node}"""

@@ -3,11 +3,14 @@
 This module is sent to nodes by value and uses only the standard library and follow.py.
 """
 
+import glob
 import os
 import shutil
 import threading
 
 from weft_ray.follow import all_metrics
+
+REMOVING = ".removing-"
 
 
 def step_folders(run_dir):
@@ -33,6 +36,8 @@ class Keeper:
 
     def __init__(self, run_dir, keep, score):
         self.run_dir, self.keep, self.score, self.known, self.lock = run_dir, keep, score, {}, threading.Lock()
+        for left in glob.glob(os.path.join(glob.escape(run_dir), f"{REMOVING}*")):  # an earlier actor was killed meanwhile
+            shutil.rmtree(left, ignore_errors=True)
 
     def prune(self, recent):
         """recent: {step: metrics} of the last steps."""
@@ -50,7 +55,7 @@ class Keeper:
 
     def remove(self, folder):
         """Out of weft's sight at once, by a rename; a reader of it ends with an error, as it would in Ray Train."""
-        away = os.path.join(self.run_dir, f".removing-{os.path.basename(folder)}")
+        away = os.path.join(self.run_dir, f"{REMOVING}{os.path.basename(folder)}")
         shutil.rmtree(away, ignore_errors=True)
         try:
             os.rename(folder, away)

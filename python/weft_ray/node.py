@@ -26,6 +26,7 @@ from weft_ray.keep import Keeper
 FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|TORCHELASTIC)_.*)$")
 ENDPOINT = re.compile(r"weft agent --join (\S+) --secret-file")
 POLL_S, TAIL, MOST_LINES = 0.05, 60, 10_000
+DRAFT, DRAFT_S = ".draft-", 3600  # of a program that is being unpacked, which takes seconds
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -53,13 +54,20 @@ def unpack(data, folder):
             os.chmod(archive.extract(entry, folder), 0o644 if entry.filename == "DIGEST" else 0o755)
 
 
+def sweep(folder):
+    """What an actor that was killed has left half unpacked."""
+    for draft in glob.glob(os.path.join(glob.escape(folder), f"{DRAFT}*")):
+        if time.time() - os.path.getmtime(draft) > DRAFT_S:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
 class WeftNode:
     """One child at a time; poll() says what is new."""
 
     def __init__(self):
         self.program = self.child = self.follower = self.keeper = self.folder = self.run_dir = self.endpoint = None
         self.tail, self.lines = collections.deque(maxlen=TAIL), collections.deque(maxlen=MOST_LINES)
-        self.readers = []
+        self.readers, self.why = [], ""  # why: no child could be started
 
     def describe(self, digest):
         """What the driver needs to know of this place; the GPU ids are those of this actor."""
@@ -75,8 +83,13 @@ class WeftNode:
     def install(self, digest, data):
         """Into the cache, where the next run finds it; complete or not at all."""
         os.makedirs(cache_folder(), mode=0o700, exist_ok=True)
-        draft = tempfile.mkdtemp(dir=cache_folder())
-        unpack(data, draft)
+        sweep(cache_folder())
+        draft = tempfile.mkdtemp(dir=cache_folder(), prefix=DRAFT)
+        try:
+            unpack(data, draft)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
         try:
             os.rename(draft, os.path.join(cache_folder(), digest))
         except OSError:  # another run was faster
@@ -86,6 +99,7 @@ class WeftNode:
 
     def start(self, words, directory, gpus):
         self.child = None
+        self.tail.clear()
         env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
         if gpus:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
@@ -93,7 +107,7 @@ class WeftNode:
         threading.Thread(target=self.keep_child, args=([self.program, *words], directory, env, is_started), daemon=True).start()
         is_started.wait()
         if self.child is None:
-            raise RuntimeError(f"{self.program} could not be started in {directory or os.getcwd()}")
+            raise RuntimeError(f"{self.program} could not be started in {directory or os.getcwd()}: {self.why}")
         self.readers = [threading.Thread(target=self.pass_on, args=pair, daemon=True)
                         for pair in ((self.child.stdout, sys.stdout, None), (self.child.stderr, sys.stderr, self.tail))]
         for reader in self.readers:
@@ -111,6 +125,9 @@ class WeftNode:
         try:
             self.child = subprocess.Popen(words, cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                           stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=begin)
+        except (OSError, subprocess.SubprocessError) as error:
+            self.why = str(error)
+            return
         finally:
             is_started.set()
         self.child.wait()

@@ -1,18 +1,32 @@
 """weft_ray/place.py: the actors on one node, and the program there."""
 
+import sys
 import time
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayActorError
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from weft_ray import follow, keep, node, program
 
-AGAIN_S = 1.0  # before an agent that has ended is started again
+AGAIN_S, LONGEST_S = 1.0, 60.0  # before an agent that has ended is started again: twice as long each time, until one has lasted for LONGEST_S
 
 for module in (follow, keep, node):  # nodes do not have them
     cloudpickle.register_pickle_by_value(module)
+
+
+def warn(text):
+    print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def reason(error):
+    """What went wrong, without the traceback that Ray adds to what an actor raises."""
+    return str(getattr(error, "cause", None) or error).strip()
+
+
+class ApartError(Exception):
+    """Ray has moved the bundles of one node to several."""
 
 
 class Place:
@@ -20,6 +34,7 @@ class Place:
 
     def __init__(self, placement, at, runtime_env):
         self.placement, self.node, self.runtime_env = placement, at, runtime_env
+        self.pause_s, self.join_at, self.address = AGAIN_S, 0.0, ""
         self.open()
 
     def open(self):
@@ -32,17 +47,19 @@ class Place:
             for index in (self.node.bundles if settings.uses_gpu else self.node.bundles[:1])]
         self.first = self.actors[0]
         self.opening = [actor.describe.remote(program.digest()) for actor in self.actors]
-        self.installing = self.polling = None
-        self.address, self.gpus, self.is_joined, self.join_at = "", [], False, 0.0
+        self.installing = self.joining = self.polling = None
+        self.gpus, self.is_joined = [], False
 
     def is_open(self, wait_s=0.0):
-        """Whether actors and program are there. RayActorError: they could not be started."""
+        """Whether actors and program are there. RayError: they could not be started."""
         if self.opening:
             ready, _ = ray.wait(self.opening, num_returns=len(self.opening), timeout=wait_s)
             if len(ready) < len(self.opening):
                 return False
             found, self.opening = ray.get(self.opening), []
             self.address = found[0]["address"]
+            if len(addresses := sorted({one["address"] for one in found})) > 1:
+                raise ApartError(f"Ray has moved the workers of one node to {' and '.join(addresses)}")
             self.gpus = sorted((gpu for one in found for gpu in one["gpus"]), key=lambda gpu: (len(gpu), gpu))
             if not found[0]["has_program"]:
                 self.installing = self.first.install.remote(program.digest(), self.placement.archive.get())
@@ -54,23 +71,39 @@ class Place:
         return True
 
     def join(self, endpoint, secret):
-        """An agent, unless there is one, or one has just ended."""
+        """An agent, unless there is one, or one has just ended. A node that cannot have one is no reason to end the run."""
         try:
-            if not self.is_joined and self.is_open() and time.monotonic() >= self.join_at:
-                self.first.join.remote(endpoint, secret, self.gpus)
-                self.is_joined = True
-        except RayActorError:
-            self.open_again()
+            if self.joining is not None and ray.wait([self.joining], timeout=0)[0]:
+                joining, self.joining = self.joining, None
+                ray.get(joining)
+            if not self.is_joined and time.monotonic() >= self.join_at and self.is_open():
+                self.joining, self.is_joined = self.first.join.remote(endpoint, secret, self.gpus), True
+        except RayError as error:
+            self.open_again(error)
 
-    def open_again(self):
+    @property
+    def can_be_polled(self):
+        """The agent has been started: before that its actor would report the end of the one before."""
+        return self.is_joined and self.joining is None
+
+    def open_again(self, error):
         """In the same bundles; where the node is lost, Ray moves them to another."""
         self.kill()
         self.open()
-        self.join_at = time.monotonic() + AGAIN_S
+        self.wait_longer()
+        warn(f"{self.address or 'a node'} has no agent, and is tried again in {self.join_at - time.monotonic():.0f} s: {reason(error)}")
 
-    def note_end(self):
+    def note_end(self, code, error):
         """The agent has ended. If the run goes on without it, it is needed again."""
-        self.is_joined, self.join_at = False, time.monotonic() + AGAIN_S
+        self.is_joined = False
+        self.wait_longer()
+        if code:
+            warn(f"the agent on {self.address} has ended with {code}\n{error}")
+
+    def wait_longer(self):
+        now = time.monotonic()
+        self.pause_s = AGAIN_S if now > self.join_at + LONGEST_S else self.pause_s
+        self.join_at, self.pause_s = now + self.pause_s, min(2 * self.pause_s, LONGEST_S)
 
     def kill(self):
         for actor in self.actors:

@@ -46,8 +46,16 @@ class Placement:
 
     def __init__(self, settings):
         self.settings, self.archive, self.num_nodes = settings, Archive(), 0
-        labels = {"bundle_label_selector": settings.labels} if settings.labels else {}
-        self.group = placement_group([dict(settings.bundle)] * settings.ranks, strategy=settings.strategy, **labels)
+        self.group = self.make_group()
+
+    def make_group(self):
+        labels = {"bundle_label_selector": self.settings.labels} if self.settings.labels else {}
+        return placement_group([dict(self.settings.bundle)] * self.settings.ranks, strategy=self.settings.strategy, **labels)
+
+    def place_again(self):
+        """After Ray has moved some of the bundles: all of them, by the strategy."""
+        remove_placement_group(self.group)
+        self.group = self.make_group()
 
     def __enter__(self):
         return self
@@ -93,7 +101,7 @@ class Placement:
 
     @property
     def keys(self):
-        return {"launch.nodes": self.num_nodes}
+        return {"launch.nodes": self.num_nodes, "launch.elastic": False, "launch.min_nodes": 0}
 
     def more(self):
         return []

@@ -7,15 +7,17 @@ import sys
 import time
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.train import BackendConfig, DataConfig
 from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from weft_ray.place import Place
+from weft_ray.place import ApartError, Place, reason, warn
+from weft_ray.placement import TIMEOUT_VARIABLE, timeout_s
 from weft_ray.result import make_checkpoint, make_result, stored_steps
 
 POLL_S, LOOK_S, SAVE_S, CLOSE_S = 0.5, 1.0, 120.0, 10.0
+OPENINGS = 10  # times timeout_s(), for actors and their runtime environment
 
 
 class WeftError(RuntimeError):
@@ -32,15 +34,17 @@ class WeftError(RuntimeError):
 class SupervisorLost(Exception):
     """The actor of the first node, or `weft train` in it, was killed: the run may be started again."""
 
+    is_apart = False  # Ray must place all workers again
+
 
 class Run:
     """From actors to a Result, an error, or SupervisorLost."""
 
-    def __init__(self, trainer, placement, failures, words, reported):
-        self.trainer, self.settings, self.placement = trainer, trainer.settings, placement
+    def __init__(self, trainer, placement, failures, words, reported, is_first=True):
+        self.trainer, self.settings, self.placement, self.is_first = trainer, trainer.settings, placement, is_first
         self.earlier = self.failures = failures  # of earlier attempts; all
         self.places, self.died, self.words = [], {}, words
-        self.is_started = False  # ranks have begun: what --overwrite and --resume asked for is done
+        self.has_saved = False  # a checkpoint: what --overwrite and --resume asked for is done
         self.reported = reported  # steps, also of earlier attempts
         self.endpoint = self.secret = None
         self.look_at = 0.0  # for more nodes
@@ -54,16 +58,48 @@ class Run:
     # ---------------------------------------------------------------- start
 
     def open(self):
-        """What fails here would fail again: no worker has run yet."""
+        """At the first attempt what fails here would fail again: no worker has run yet. Later a node may be missing, or get lost."""
         try:
-            nodes = self.placement.wait()
+            nodes = self.wait_for_nodes()
             self.settings.check_nodes(self.placement.num_nodes)
             self.places = [Place(self.placement, at, self.trainer.run_config.worker_runtime_env) for at in nodes]
             for place in self.places if self.settings.fewest == self.settings.ranks else self.places[:1]:  # else they join when they can
-                while not place.is_open(wait_s=1.0):
-                    pass
-        except (TimeoutError, ValueError, RayActorError, RayTaskError) as error:
+                self.wait_for(place)
+        except (TimeoutError, ValueError, RayError, ApartError) as error:
+            if not self.is_first and isinstance(error, (TimeoutError, RayActorError, ApartError)):
+                raise self.lost(f"the actors could not be started: {reason(error)}", error) from error
             raise ControllerError(error) from error
+
+    def wait_for_nodes(self):
+        is_placed_again = self.is_first
+        while True:
+            try:
+                return self.placement.wait()
+            except TimeoutError as error:
+                if self.is_first:
+                    raise
+                warn(f"{error}. The run goes on as soon as they are there")
+            except ValueError as error:  # Ray has moved the workers of a lost node, and weft needs as many on each
+                if is_placed_again:
+                    raise
+                warn(f"{error}. They are placed again")
+                is_placed_again = True
+                self.placement.place_again()
+
+    def wait_for(self, place):
+        begin = time.monotonic()
+        for count in range(1, OPENINGS + 1):
+            while time.monotonic() < begin + count * timeout_s():
+                if place.is_open(wait_s=1.0):
+                    return
+            warn(f"Ray has not started the actors on node {place.node.id[:12]} within {count * timeout_s():g} s")
+        raise TimeoutError(f"Ray has not started the actors on node {place.node.id[:12]}, or they have not unpacked weft, within {OPENINGS * timeout_s():g} s. "
+                           f"Look at that node, or wait longer ({TIMEOUT_VARIABLE})")
+
+    def lost(self, text, error):
+        lost = SupervisorLost(text)
+        lost.is_apart = isinstance(error, ApartError)
+        return lost
 
     def keys(self):
         limit = self.settings.max_failures
@@ -83,20 +119,36 @@ class Run:
                 raise SupervisorLost(f"weft train was killed by signal {-code}")
             if code > 0:
                 raise WorkerGroupError(f"weft train exited with {code}\n{error}", self.worker_failures(code, error))
-            return make_result(self.settings, *ray.get(self.head.first.summary.remote(stored_steps(self.settings))))
+            return self.result()
+        except ApartError as error:
+            raise self.lost(str(error), error) from error
         except RayActorError as lost:
             raise SupervisorLost(f"the actor of the first node is lost: {lost}") from lost
         except RayTaskError as error:  # of the actor's own code: storage that cannot be written
             raise ControllerError(error) from error
 
+    def result(self):
+        storage = self.trainer.storage
+        try:
+            return make_result(self.settings, storage, *ray.get(self.head.first.summary.remote(stored_steps(self.settings, storage))))
+        except OSError as error:
+            raise ControllerError(RuntimeError(f"training is complete, but {self.settings.run_dir} cannot be read: {error}. The same fit() returns its Result")) from error
+
     def check_storage(self, path):
-        """Nodes that join later are checked by weft itself."""
+        """Nodes that join later are checked by weft itself, and so is one whose actor is lost meanwhile."""
         others = [place for place in self.places[1:] if not place.opening and place.installing is None]
-        seen = ray.get([place.first.sees.remote(path) for place in others])
-        blind = [place.address for place, sees in zip(others, seen) if not sees]
+        seen = [(place, place.first.sees.remote(path)) for place in others]
+        blind = [place.address for place, sees in seen if not self.ask(sees, lost=True)]
         if blind:
             raise ControllerError(ValueError(f"{', '.join(blind)} cannot see {path}, which the first node, {self.head.address}, has written: the storage is not "
                                              f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
+
+    def ask(self, answer, lost):
+        """lost: the answer of an actor that is lost."""
+        try:
+            return ray.get(answer)
+        except RayActorError:
+            return lost
 
     def worker_failures(self, code, error):
         return {rank: WeftError(code, message) for rank, message in self.died.items()} or {0: WeftError(code, error)}
@@ -108,14 +160,22 @@ class Run:
         try:
             return self.watch()
         except KeyboardInterrupt:  # Ctrl-C, or a notebook's stop button: the step is completed and saved
-            self.head.first.stop.remote(signal.SIGTERM)
-            self.watch(time.monotonic() + SAVE_S)
+            self.save()
             raise
 
+    def save(self):
+        try:
+            self.head.first.stop.remote(signal.SIGTERM)
+            if self.watch(time.monotonic() + SAVE_S) is None:
+                warn(f"weft train has not ended within {SAVE_S:g} s and is killed: the last step may not be saved")
+        except (RayError, ApartError) as error:
+            warn(f"the last step may not be saved: {reason(error)}")
+
     def watch(self, deadline=float("inf")):
+        """(exit code, error) of the supervisor; None: the deadline has passed."""
         while time.monotonic() < deadline:
             for place in self.places:
-                if place.polling is None and (place is self.head or place.is_joined):
+                if place.polling is None and (place is self.head or place.can_be_polled):
                     place.polling = place.first.poll.remote(POLL_S)
             ready, _ = ray.wait([place.polling for place in self.places if place.polling is not None], timeout=2 * POLL_S)
             for place in [place for place in self.places if place.polling in ready]:
@@ -127,13 +187,13 @@ class Run:
             if self.endpoint is not None:
                 self.take_more()
                 self.join_others()
-        return -signal.SIGKILL, "it did not end in time"
+        return None
 
     def hear_head(self, news):
         self.endpoint = self.endpoint or news["endpoint"]
         self.failures = self.earlier + news["restarts"]
         if news["reported"] is not None:
-            self.is_started, self.reported = True, news["reported"]
+            self.reported = news["reported"]
         for line, is_error in news["lines"] if self.trainer.output else []:
             print(line, end="", file=sys.stderr if is_error else self.trainer.output, flush=True)
         for metrics, folder in news["reports"]:
@@ -143,10 +203,11 @@ class Run:
 
     def hear_agent(self, place, polling):
         try:
-            if ray.get(polling)["code"] is not None:
-                place.note_end()
-        except RayActorError:
-            place.open_again()
+            news = ray.get(polling)
+            if news["code"] is not None:
+                place.note_end(news["code"], news["error"])
+        except RayError as error:
+            place.open_again(error)
 
     def take_more(self):
         """Nodes that Ray has found since, of an elastic run."""
@@ -173,8 +234,14 @@ class Run:
                 raise ControllerError(error) from error
 
     def report(self, metrics, folder):
-        self.call_back("after_report", [dict(metrics) for _ in range(self.settings.ranks)],
-                       make_checkpoint(self.settings, folder) if folder else None)
+        """A new step after a death: that was not the end."""
+        if folder:
+            self.has_saved = True
+        else:
+            self.died = {}
+        if self.trainer.run_config.callbacks:
+            self.call_back("after_report", [dict(metrics) for _ in range(self.settings.ranks)],
+                           make_checkpoint(self.settings, self.trainer.storage, folder) if folder else None)
 
     def report_failures(self, failures):
         for rank, message in failures:

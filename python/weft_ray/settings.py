@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 import yaml
@@ -13,7 +13,8 @@ from weft_ray.rows import check_dataset, template_columns
 
 # Decided by ScalingConfig, RunConfig and the placement. In a run file they are for other engines, and replaced.
 OWNED = {"name": "RunConfig(name)", "storage": "RunConfig(storage_path)", "launch.nodes": "the placement group",
-         "launch.ranks_per_node": "the placement group", "launch.min_nodes": "ScalingConfig(num_workers)", "launch.device": "ScalingConfig(use_gpu)",
+         "launch.ranks_per_node": "the placement group", "launch.min_nodes": "ScalingConfig(num_workers)", "launch.elastic": "ScalingConfig(num_workers)",
+         "launch.device": "ScalingConfig(use_gpu)",
          "launch.interface": "Ray's node addresses", "launch.port": "weft", "launch.max_restarts": "FailureConfig(max_failures)",
          "launch.restart_reset_steps": "FailureConfig(max_failures)"}
 BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
@@ -73,17 +74,18 @@ def refuse(field, value, why):
 
 
 def refuse_changed(config, default, names, why):
-    """Fields that must keep their default."""
+    """Fields that must keep their default; an older Ray does not have all of them."""
     owner = type(config).__name__
     for name in names:
-        if getattr(config, name) != getattr(default, name):
+        if hasattr(default, name) and getattr(config, name) != getattr(default, name):
             refuse(f"{owner}({name})", getattr(config, name), why)
 
 
 def refuse_unknown(config, known):
     """A newer Ray may have fields that mean something: one that was set is refused."""
     for field in fields(config):
-        if field.name not in known and getattr(config, field.name) != field.default:
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if field.name not in known and getattr(config, field.name) != default:
             refuse(f"{type(config).__name__}({field.name})", getattr(config, field.name), "it is not known to this version of weft")
 
 

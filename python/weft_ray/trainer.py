@@ -8,13 +8,16 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from weft_ray import rows
 from weft_ray.elastic import ElasticPlacement
+from weft_ray.place import warn
 from weft_ray.placement import Placement
+from weft_ray.result import open_storage
 from weft_ray.run import Run, SupervisorLost, WeftError
 from weft_ray.settings import read_settings
 
 __all__ = ["WeftError", "WeftTrainer"]
 
 cloudpickle.register_pickle_by_value(rows)  # nodes do not have it
+LASTING = ("--convert-states", "--force")  # words of the command line that hold for every attempt, also after the first checkpoint
 
 
 class WeftTrainer:
@@ -32,6 +35,7 @@ class WeftTrainer:
         self.train_loop_config = train_loop_config
         self.settings = read_settings(run, train_loop_config, self.scaling_config, self.run_config, datasets)
         self.words, self.output = [], None  # of the command line: further arguments, and where lines are shown
+        self.storage = None  # (file system, the run directory in it)
 
     def write_datasets(self):
         """Before workers take their CPUs, some of which Ray Data needs."""
@@ -44,21 +48,29 @@ class WeftTrainer:
 
     def fit(self):
         """Ray Train's Result, or its TrainingFailedError. The same name and storage_path resume."""
+        try:
+            self.storage = open_storage(self.settings)
+        except ValueError as error:
+            raise ControllerError(error) from error
         if not ray.is_initialized():
             ray.init()
         self.write_datasets()
-        limit, failures, words, reported = self.settings.max_failures, 0, self.words, (0, 0)
+        limit, failures, words, reported, is_first = self.settings.max_failures, 0, self.words, (0, 0), True
         with (Placement if self.settings.fewest == self.settings.ranks else ElasticPlacement)(self.settings) as placement:
             while True:
-                run = Run(self, placement, failures, words, reported)
+                run = Run(self, placement, failures, words, reported, is_first)
                 try:
                     return run.train()
                 except SupervisorLost as lost:
-                    failures, reported = run.failures + 1, run.reported
-                    if run.is_started:
-                        words = []
+                    failures, reported, is_first = run.failures + 1, run.reported, False
+                    if run.has_saved:
+                        words = [word for word in words if word in LASTING]
                     run.report_failures([(0, str(lost))])
                     if 0 <= limit < failures:
                         raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(75, "")) from lost
+                    warn(f"{lost}; all ranks are started again")
+                    run.close()
+                    if lost.is_apart:
+                        placement.place_again()
                 finally:
                     run.close()

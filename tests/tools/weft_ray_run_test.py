@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""tests/tools/weft_ray_run_test.py: what python/weft_ray does when nodes, actors or agents fail, with a stand-in for Ray."""
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import unittest
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import stand_in_ray  # noqa: E402
+
+stand_in_ray.install()
+
+from weft_ray import command, elastic, keep, node, place, placement, program, result, run, settings, trainer  # noqa: E402
+
+RayActorError, RayError, ControllerError = stand_in_ray.RayActorError, stand_in_ray.RayError, stand_in_ray.ControllerError
+
+
+class FakeNode:
+    """An actor that fails as often as its class says."""
+
+    faults, joined, codes, addresses = {}, 0, [], []
+
+    def fail(self, name):
+        if self.faults.get(name):
+            raise self.faults[name].pop(0)
+
+    def describe(self, _):
+        self.fail("describe")
+        return {"address": FakeNode.addresses.pop(0) if FakeNode.addresses else "10.0.0.2", "gpus": ["0"], "has_program": False}
+
+    def install(self, *_):
+        self.fail("install")
+
+    def join(self, *_):
+        self.fail("join")
+        FakeNode.joined += 1
+
+    def poll(self, _):
+        self.fail("poll")
+        code = FakeNode.codes.pop(0) if FakeNode.codes else None
+        return {"code": code, "error": "error: agent", "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "endpoint": None}
+
+    def stop(self, _):
+        return None
+
+    def close(self):
+        return None
+
+
+def make_settings(**more):
+    return SimpleNamespace(**{"bundle": {"CPU": 1}, "uses_gpu": False, "ranks": 2, "fewest": 2, "max_failures": 3, "is_remote": False, "run_dir": "/r/x",
+                              "datasets": {}, "check_nodes": lambda nodes: None, "score": None, **more})
+
+
+class WithNodes(unittest.TestCase):
+    def setUp(self):
+        FakeNode.faults, FakeNode.joined, FakeNode.codes, FakeNode.addresses = {}, 0, [], []
+        self.now = 1000.0
+        for target, name, value in ((node, "WeftNode", FakeNode), (program, "digest", lambda: "d"), (place.time, "monotonic", lambda: self.now)):
+            patch = mock.patch.object(target, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.said, hearing = io.StringIO(), contextlib.ExitStack()
+        hearing.enter_context(contextlib.redirect_stderr(self.said))
+        self.addCleanup(hearing.close)
+
+    def make_place(self, **more):
+        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2)
+        return place.Place(where, placement.Node("n" * 20, None, (0, 1)), None)
+
+
+class Joining(WithNodes):
+    def waits(self, one, times):
+        """Seconds until each next try."""
+        found = []
+        for _ in range(times):
+            one.join("here:1", "secret")
+            one.join("here:1", "secret")
+            found.append(one.join_at - self.now)
+            self.now = max(self.now, one.join_at)
+        return found
+
+    def test_a_node_that_cannot_unpack_the_program_is_left_out(self):
+        FakeNode.faults = {"install": [PermissionError("read-only home")] * 3}
+        one = self.make_place()
+        self.assertEqual(self.waits(one, 3), [1.0, 2.0, 4.0])
+        self.assertIn("read-only home", self.said.getvalue())
+        one.join("here:1", "secret")
+        self.assertEqual((FakeNode.joined, one.is_joined), (1, True))
+
+    def test_a_runtime_environment_that_fails(self):
+        FakeNode.faults = {"describe": [RayError("no such package")]}
+        one = self.make_place()
+        self.assertEqual(self.waits(one, 1), [1.0])
+        one.join("here:1", "secret")
+        self.assertTrue(one.is_joined)
+
+    def test_an_agent_that_cannot_be_started(self):
+        FakeNode.faults = {"join": [OSError("Exec format error")]}
+        one = self.make_place()
+        one.join("here:1", "secret")
+        self.assertFalse(one.can_be_polled)  # not before its start has been answered
+        one.join("here:1", "secret")
+        self.assertEqual((FakeNode.joined, one.is_joined), (0, False))
+        self.assertIn("Exec format error", self.said.getvalue())
+        self.now += 1.0
+        self.waits(one, 1)
+        self.assertEqual((FakeNode.joined, one.can_be_polled), (1, True))
+
+    def test_an_agent_that_has_lasted_is_started_again_soon(self):
+        one = self.make_place()
+        for _ in range(3):
+            one.note_end(75, "error: no such run")
+        self.assertEqual(one.join_at - self.now, 4.0)
+        self.now = one.join_at + place.LONGEST_S + 1
+        one.note_end(0, "")
+        self.assertEqual(one.join_at - self.now, 1.0)
+        self.assertEqual(self.said.getvalue().count("has ended with 75\nerror: no such run"), 3)
+
+    def test_gpus_of_two_nodes_are_not_those_of_one(self):
+        FakeNode.addresses = ["10.0.0.2", "10.0.0.3"]
+        with self.assertRaisesRegex(place.ApartError, "10.0.0.2 and 10.0.0.3"):
+            self.make_place(uses_gpu=True).join("here:1", "secret")
+
+
+class Attempts(WithNodes):
+    """Of a run: the first, and those after a loss."""
+
+    def make_run(self, waits, is_first, **more):
+        def wait():
+            answer = waits.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        self.placed = []
+        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, wait=wait,
+                                place_again=lambda: self.placed.append("again"))
+        config = SimpleNamespace(worker_runtime_env=None, callbacks=[])
+        owner = SimpleNamespace(settings=where.settings, run_config=config, train_loop_config=None, scaling_config=None, output=None, storage=None)
+        return run.Run(owner, where, 0, [], (0, 0), is_first)
+
+    nodes = [placement.Node("a" * 20, None, (0,)), placement.Node("b" * 20, None, (1,))]
+
+    def test_nodes_that_are_missing(self):
+        with self.assertRaises(ControllerError):
+            self.make_run([TimeoutError("too small")], True).open()
+        again = self.make_run([TimeoutError("too small"), TimeoutError("too small"), self.nodes], False)
+        again.open()
+        self.assertEqual(len(again.places), 2)
+        self.assertEqual(self.said.getvalue().count("too small"), 2)
+
+    def test_workers_that_were_moved_are_placed_again_once(self):
+        self.make_run([ValueError("1, 2 workers"), self.nodes], False).open()
+        self.assertEqual(self.placed, ["again"])
+        with self.assertRaises(ControllerError):
+            self.make_run([ValueError("1, 2 workers")] * 2, False).open()
+
+    def test_actors_that_cannot_be_started(self):
+        for is_first, expected in ((True, ControllerError), (False, run.SupervisorLost)):
+            FakeNode.faults = {"describe": [RayActorError("node lost")]}
+            with self.assertRaises(expected):
+                self.make_run([self.nodes], is_first).open()
+        FakeNode.faults = {"install": [PermissionError("read-only home")]}
+        with self.assertRaises(ControllerError):
+            self.make_run([self.nodes], False).open()
+
+    def test_actors_that_never_start(self):
+        one = self.make_run([self.nodes], True)
+
+        def is_open(_, wait_s):
+            self.now += wait_s
+            return False
+        with mock.patch.object(place.Place, "is_open", is_open), self.assertRaisesRegex(ControllerError, "within 600 s"):
+            one.open()
+
+    def test_an_interrupt_while_actors_are_lost(self):
+        one = self.make_run([self.nodes], True)
+        one.open()
+        FakeNode.faults = {"poll": [KeyboardInterrupt(), RayActorError("node lost")]}
+        with mock.patch.object(stand_in_ray.Call, "remote", call_through_interrupts), self.assertRaises(KeyboardInterrupt):
+            one.follow()
+        self.assertIn("may not be saved: node lost", self.said.getvalue())
+
+    def test_a_cause_that_is_over(self):
+        one = self.make_run([self.nodes], True)
+        one.report_failures([(1, "rank 1 was killed")])
+        self.assertEqual(list(one.worker_failures(75, "other")), [1])
+        one.report({"step": 5}, None)
+        self.assertEqual({rank: str(error) for rank, error in one.worker_failures(75, "other").items()}, {0: "other"})
+
+    def test_storage_is_not_opened_for_checkpoints_that_nobody_asks_for(self):
+        one = self.make_run([self.nodes], True, is_remote=True)
+        one.report({"step": 5}, "/r/x/checkpoints/step-00000005")  # without a storage
+        self.assertTrue(one.has_saved)
+
+
+def call_through_interrupts(call, *arguments):
+    """A KeyboardInterrupt is the driver's own."""
+    try:
+        call.answer = call.method(*arguments)
+    except Exception as error:
+        call.error = error
+    return call
+
+
+class Fit(WithNodes):
+    """WeftTrainer.fit: attempts, words, budget."""
+
+    def fit(self, ends, **more):
+        """ends: (has saved, what the attempt ends with). The words of every attempt."""
+        seen = []
+
+        class Attempt:
+            def __init__(self, owner, placement_, failures, words, reported, is_first):
+                self.failures, self.words, self.reported, self.has_saved = failures, words, reported, False
+                seen.append((words, is_first))
+
+            def train(self):
+                self.has_saved, end = ends.pop(0)
+                if isinstance(end, Exception):
+                    raise end
+                return end
+
+            def report_failures(self, failures):
+                return None
+
+            def worker_failures(self, code, error):
+                return {0: run.WeftError(code, error)}
+
+            def close(self):
+                return None
+        one = trainer.WeftTrainer.__new__(trainer.WeftTrainer)
+        one.settings, one.words = make_settings(**more), ["--overwrite", "--force", "--resume", "other", "--convert-states"]
+        with mock.patch.object(trainer, "Run", Attempt), mock.patch.object(trainer, "Placement", self.Where):
+            return one.fit(), seen
+
+    class Where:
+        placed = []
+
+        def __init__(self, _):
+            Fit.Where.placed = []
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def place_again(self):
+            self.placed.append("again")
+
+    def test_words_hold_until_something_is_saved(self):
+        lost = run.SupervisorLost("killed")
+        _, seen = self.fit([(False, lost), (True, lost), (False, "Result")])
+        every = ["--overwrite", "--force", "--resume", "other", "--convert-states"]
+        self.assertEqual(seen, [(every, True), (every, False), (["--force", "--convert-states"], False)])
+        self.assertEqual(self.said.getvalue().count("killed; all ranks are started again"), 2)
+
+    def test_workers_apart_are_placed_again(self):
+        apart = run.SupervisorLost("moved")
+        apart.is_apart = True
+        self.fit([(True, apart), (True, "Result")])
+        self.assertEqual(self.Where.placed, ["again"])
+
+    def test_budget(self):
+        with self.assertRaises(stand_in_ray.WorkerGroupError) as found:
+            self.fit([(True, run.SupervisorLost("killed"))] * 2, max_failures=1)
+        self.assertIn("killed; FailureConfig(max_failures=1)", str(found.exception))
+
+
+class ExitCodes(WithNodes):
+    def end(self, error):
+        def fit():
+            raise error
+        with mock.patch.object(command, "make_trainer", lambda args: SimpleNamespace(fit=fit)), mock.patch.object(command, "connect", lambda: None):
+            return command.train(SimpleNamespace(quiet=False))
+
+    def test_codes_and_what_is_said(self):
+        lost = stand_in_ray.WorkerGroupError("the actor is lost; max_failures", {0: run.WeftError(75, "")})
+        lost.__cause__ = run.SupervisorLost("the actor is lost")
+        for error, code, text in (
+                (ControllerError(ValueError("not shared")), 2, "not shared"), (ControllerError(PermissionError("read-only")), 2, "read-only"),
+                (ControllerError(TimeoutError("too small")), 75, "too small"), (ControllerError(RayActorError("lost")), 75, "lost"), (lost, 75, "the actor is lost"),
+                (stand_in_ray.WorkerGroupError("exited with 3", {0: run.WeftError(3, "error: shown already")}), 3, "")):
+            before = len(self.said.getvalue())
+            self.assertEqual(self.end(error), code, str(error))
+            said = self.said.getvalue()[before:]
+            self.assertTrue(text in said if text else not said, said)
+
+
+class Parts(unittest.TestCase):
+    def test_fields_of_other_rays(self):
+        @dataclass
+        class Config:
+            old: int = 1
+            new: dict = field(default_factory=dict)
+        settings.refuse_changed(Config(), Config(), ("old", "only_in_a_newer_ray"), "why")
+        settings.refuse_unknown(Config(), {"old"})
+        with self.assertRaisesRegex(ValueError, "Config\\(new\\)"):
+            settings.refuse_unknown(Config(new={"x": 1}), {"old"})
+        with self.assertRaisesRegex(ValueError, "Config\\(old\\)=2"):
+            settings.refuse_changed(Config(old=2), Config(), ("old",), "why")
+
+    def test_a_result_whose_metric_is_null(self):
+        checkpoints = [("/c/1", {"step": 1, "loss": 2.0}), ("/c/2", {"step": 2, "loss": None}), ("/c/3", {"step": 3, "loss": 1.0}), ("/c/4", {"step": 4})]
+        for order, wanted in (("min", [2, 4, 1, 3]), ("max", [2, 4, 3, 1])):
+            made = result.make_result(make_settings(score=("loss", order)), (None, "/r/x"), {}, checkpoints)
+            self.assertEqual([values["step"] for _, values in made.best_checkpoints], wanted)
+
+    def test_an_object_store_that_the_driver_cannot_read(self):
+        def from_uri(_):
+            raise OSError("no endpoint")
+        with mock.patch.object(result.pyarrow.fs, "FileSystem", SimpleNamespace(from_uri=from_uri), create=True), \
+                self.assertRaisesRegex(ValueError, "AWS_ENDPOINT_URL"):
+            result.open_storage(make_settings(is_remote=True, run_dir="s3://b/x"))
+
+    def test_keys_of_other_engines_are_replaced(self):
+        fixed = placement.Placement.__new__(placement.Placement)
+        fixed.num_nodes = 1
+        self.assertEqual(fixed.keys, {"launch.nodes": 1, "launch.elastic": False, "launch.min_nodes": 0})
+        changing = elastic.ElasticPlacement.__new__(elastic.ElasticPlacement)
+        changing.num_nodes, changing.min_nodes = 4, 4
+        self.assertEqual(changing.keys, {"launch.nodes": 4, "launch.elastic": False, "launch.min_nodes": 0})
+        changing.min_nodes = 2
+        self.assertEqual(changing.keys, {"launch.nodes": 4, "launch.elastic": True, "launch.min_nodes": 2})
+        with self.assertRaisesRegex(ValueError, "launch.elastic is decided by"):
+            settings.check_keys({"launch.elastic": True})
+
+    def test_a_program_that_is_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one = node.WeftNode()
+            one.program = os.path.join(folder, "weft")
+            Path(one.program).write_bytes(b"\x7fELF, but of no machine")
+            os.chmod(one.program, 0o755)
+            with self.assertRaisesRegex(RuntimeError, "Exec format error"):
+                one.start(["train"], folder, [])
+
+    def test_leftovers_of_killed_actors(self):
+        with tempfile.TemporaryDirectory() as folder:
+            old, new, half = (Path(folder) / name for name in (".draft-old", ".draft-new", ".removing-step-00000003"))
+            for path in (old, new, half):
+                path.mkdir()
+            os.utime(old, (0, 0))
+            node.sweep(folder)
+            keep.Keeper(folder, 1, ("loss", "min"))
+            self.assertEqual([path.exists() for path in (old, new, half)], [False, True, False])
+
+
+if __name__ == "__main__":
+    unittest.main()
