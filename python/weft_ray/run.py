@@ -138,17 +138,16 @@ class Run:
         """Nodes that join later are checked by weft itself, and so is one whose actor is lost meanwhile."""
         others = [place for place in self.places[1:] if not place.opening and place.installing is None]
         seen = [(place, place.first.sees.remote(path)) for place in others]
-        blind = [place.address for place, sees in seen if not self.ask(sees, lost=True)]
+        blind = [place.address for place, sees in seen if not self.is_seen(sees)]
         if blind:
             raise ControllerError(ValueError(f"{', '.join(blind)} cannot see {path}, which the first node, {self.head.address}, has written: the storage is not "
                                              f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
 
-    def ask(self, answer, lost):
-        """lost: the answer of an actor that is lost."""
+    def is_seen(self, answer):
         try:
             return ray.get(answer)
         except RayActorError:
-            return lost
+            return True
 
     def worker_failures(self, code, error):
         return {rank: WeftError(code, message) for rank, message in self.died.items()} or {0: WeftError(code, error)}

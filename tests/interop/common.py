@@ -111,8 +111,8 @@ class Weft:
 
 
 def read_metrics(run_dir):
-    """Lines of metrics.jsonl: (those of optimizer steps, those of evaluations)."""
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    """Lines of metrics.jsonl: (those of optimizer steps, those of evaluations). Also while a run writes them: the last line may not be complete yet."""
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().split("\n")[:-1]]
     return [x for x in lines if "step_ms" in x], [x for x in lines if "eval_loss" in x]
 
 

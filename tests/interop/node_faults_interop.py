@@ -19,12 +19,14 @@ import sys
 import time
 from pathlib import Path
 
-from common import Weft, die_with_parent, run_program, write_run_file
+from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
 from kill_interop import children_of, write_model_and_rows
 from nodes_interop import Cluster, Network, become_root, call, training_of
 
 CUT_S, SILENCE_S, LOST_S = 30, 10, 12
 HOURS = 3600
+CONSTANT = "train.schedule=constant"
+ENDLESS = ("--set", "train.steps=100000", "--set", CONSTANT)  # stopped by the test, when it has seen enough
 WIRE = Path(__file__).with_name("slow_wire.py")
 CLOCK_SHIM = r"""
 #define _GNU_SOURCE
@@ -126,21 +128,35 @@ class Suite:
         self.weft, self.checks, self.network, self.folder = weft, checks, network, folder
         self.files, self.calm = write_inputs(folder), {}
 
-    def run_calm(self, layout, steps):
-        if (layout, steps) not in self.calm:
-            place = self.folder / f"calm-{layout}-{steps}"
-            self.weft.train(self.files[layout], place, "--set", f"train.steps={steps}")
-            self.calm[layout, steps] = training_of(self.weft, place)
-        return self.calm[layout, steps]
+    def run_calm(self, layout, steps, *words):
+        if (layout, steps, *words) not in self.calm:
+            place = self.folder / "-".join(["calm", layout, str(steps), *words])
+            self.weft.train(self.files[layout], place, "--set", f"train.steps={steps}", *words)
+            self.calm[layout, steps, *words] = training_of(self.weft, place)
+        return self.calm[layout, steps, *words]
 
-    def ends_calm(self, run, what, layout="mesh", steps=40):
+    def ends_calm(self, run, what, layout="mesh", steps=40, *words):
         """The run and all agents that are left end well, with the bits of a calm run."""
         got = run.end()
         wanted = (0, {host: 0 for host in run.agents})
         if self.checks.that(got == wanted, f"{what}: exit codes",
                             "" if got == wanted else f"{got}\n{run.text()[-2000:]}"):
-            self.checks.that(training_of(self.weft, run.dir) == self.run_calm(layout, steps),
+            self.checks.that(training_of(self.weft, run.dir) == self.run_calm(layout, steps, *words),
                              f"{what}: the bits of a calm run")
+
+    def stops_calm(self, run, what, layout="mesh"):
+        """After some more steps all save and end, with the bits of a calm run that ends there."""
+        before = run.steps()
+        run.wait(lambda: run.steps() > before + 4)
+        got = run.stop()
+        wanted = (143, {host: 143 for host in run.agents})
+        if self.checks.that(got == wanted, f"{what}: exit codes of a stop",
+                            "" if got == wanted else f"{got}\n{run.text()[-2000:]}"):
+            calm = self.folder / f"{run.dir.name}-calm"
+            self.weft.train(self.files[layout], calm, "--set", f"train.steps={run.steps()}", "--set", CONSTANT)
+            found = [(self.weft.call("hash", place), [(line["step"], line["loss"], line["grad_norm"]) for line in read_metrics(place)[0]])
+                     for place in (run.dir, calm)]
+            self.checks.that(found[0] == found[1], f"{what}: the bits of a calm run", f"{run.steps()} steps")
 
     def limit(self, host, mbit):
         call("tc", "-n", self.network.switch, "qdisc", "replace", "dev", f"p{host}", "root", "tbf", "rate",
@@ -150,10 +166,10 @@ class Suite:
         call("tc", "-n", self.network.switch, "qdisc", "del", "dev", f"p{host}", "root")
 
     def returns(self):
-        """Node 1 is cut off for 30 s; host 2, whose link is slow so that the run lasts, takes over."""
-        checks, steps = self.checks, 300
+        """Node 1 is cut off for 30 s; host 2 takes over; its link is slow, which leaves fewer steps for the calm run."""
+        checks = self.checks
         self.limit(2, 16)
-        with Nodes(self, "returns", "mesh", 2, "--set", f"train.steps={steps}") as run:
+        with Nodes(self, "returns", "mesh", 2, *ENDLESS) as run:
             run.join(1)
             run.has_steps(6)
             run.join(2)
@@ -186,13 +202,13 @@ class Suite:
             lost.kill()
             lost.wait()
             checks.that(run.wait(lambda: run.ranks_of(1)), "returns: the next loss is its turn")
-            self.ends_calm(run, "returns", steps=steps)
+            self.stops_calm(run, "returns")
             checks.equal(len(run.events("node_lost")), 2, "returns: both losses are in events.jsonl")
         self.lift_limit(2)
 
     def two_lost(self):
         """Nodes 1 and 2 of four are cut off in the same moment; hosts 4 and 5 are spares."""
-        with Nodes(self, "two", "wide", 4, "--set", "train.steps=200") as run:
+        with Nodes(self, "two", "wide", 4, *ENDLESS) as run:
             run.join_all([1, 2, 3])
             run.has_steps(6)
             run.join_all([4, 5])
@@ -204,7 +220,8 @@ class Suite:
                              "two nodes at once: both are replaced", f"{time.monotonic() - begin:.1f} s")
             for host in (1, 2):
                 self.network.set_link(host, True)
-            self.ends_calm(run, "two nodes at once", "wide", 200)
+            run.has_spares(4)
+            self.stops_calm(run, "two nodes at once", "wide")
             self.checks.equal(len(run.events("node_lost")), 2, "two nodes at once: both are in events.jsonl")
             restarts = len(run.events("started")) + len(run.events("recovered"))
             self.checks.that(restarts <= 3, "two nodes at once: one or two restarts", f"{restarts - 1}")
@@ -215,7 +232,7 @@ class Suite:
 
     def two_apart(self):
         """Nodes 1 and 3 of four, whose slots nodes 2 and 0 keep: both come back from memory."""
-        with Nodes(self, "apart", "wide", 4, "--set", "train.steps=200") as run:
+        with Nodes(self, "apart", "wide", 4, *ENDLESS) as run:
             run.join_all([1, 2, 3])
             run.has_steps(6)
             run.join_all([4, 5])
@@ -225,13 +242,14 @@ class Suite:
                 run.agents[host].kill()
             for host in hosts:
                 run.agents.pop(host).wait()
-            self.ends_calm(run, "two nodes apart", "wide", 200)
+            run.wait(lambda: len(run.events("node_lost")) == 2)
+            self.stops_calm(run, "two nodes apart", "wide")
             self.checks.equal(len(run.events("node_lost")), 2, "two nodes apart: both are in events.jsonl")
             self.checks.equal(len(run.events("started")), 1, "two nodes apart: storage was not read")
 
     def two_lost_alone(self):
         """The same by kill -9 and without spares: 75, and what to do."""
-        with Nodes(self, "alone", "wide", 4, "--set", "train.steps=100000", "--set", "launch.join_timeout_s=2") as run:
+        with Nodes(self, "alone", "wide", 4, "--set", "train.steps=100000", "--set", "launch.join_timeout_s=10") as run:
             run.join_all([1, 2, 3])
             run.has_steps(6)
             for host in (1, 2):
@@ -251,7 +269,7 @@ class Suite:
                  ("a rank that hangs, no snapshots", [1], 0), ("all ranks hang, no snapshots", [0, 1], 0)]
         for what, hosts, every in cases:
             name = what.replace(" ", "-").replace(",", "")
-            with Nodes(self, name, "mesh", 2, "--set", "train.steps=200", "--set", "launch.hang_timeout_s=2",
+            with Nodes(self, name, "mesh", 2, *ENDLESS, "--set", "launch.hang_timeout_s=4",
                        "--set", f"launch.snapshot_every={every}") as run:
                 run.join(1)
                 run.has_steps(12)
@@ -262,7 +280,7 @@ class Suite:
                     os.kill(ranks[number], signal.SIGSTOP)
                 self.checks.that(run.wait(lambda: run.events("rank_hung"), 40), f"{what}: found",
                                  f"{time.monotonic() - begin:.1f} s")
-                self.ends_calm(run, what, steps=200)
+                self.stops_calm(run, what)
                 hung = {event["rank"]: event for event in run.events("rank_hung")}
                 self.checks.equal(sorted(hung), stopped, f"{what}: who, in events.jsonl")
                 logs = {number: (run.dir / f"log/rank-{number:05}.log").read_text() for number in stopped}
@@ -355,13 +373,14 @@ class Suite:
                  for prefix in (slow, fast)]
         self.checks.that(shown[1][0] - shown[0][0] > 11.9 * HOURS and shown[1][1] - shown[0][1] > 0.9 * year,
                          "clocks: they differ", f"{shown}")
-        with Nodes(self, "clocks", "mesh", 2, "--set", "train.steps=100", prefix=slow) as run:
+        with Nodes(self, "clocks", "mesh", 2, *ENDLESS, prefix=slow) as run:
             run.join(1, *fast)
             run.has_steps(12)
             first = [pid for pid in run.ranks_of(0) if is_alive(pid)]
             if self.checks.equal(len(first), 2, "clocks: node 0 has its ranks"):
                 os.kill(first[1], signal.SIGKILL)
-            self.ends_calm(run, "clocks that differ by 12 hours, and a killed rank", steps=100)
+            run.wait(lambda: run.events("rank_died"))
+            self.stops_calm(run, "clocks that differ by 12 hours, and a killed rank")
 
     def no_memory(self):
         """A machine with memory for the ranks but not for copies of their state: said, and it goes on."""

@@ -14,7 +14,7 @@ from ray_case import fails, make_recorder, processes, refused, same_run, section
 from ray_cluster import HEAD
 from s3_interop import Server
 
-DASHBOARD = 8265
+DASHBOARD, LEAVE_S = 8265, 240
 STAND_IN = """#!/bin/sh
 echo "$CUDA_VISIBLE_DEVICES $*" >> {log}
 echo "error: a stand-in of this test" >&2
@@ -90,7 +90,10 @@ def check_island(case):
             {"ray.io/node-id": head}, {"ray.io/node-id": f"!{head}"}]),
         run_config=ray.train.RunConfig(name="island", storage_path=str(case.storage))))
     daemon.terminate()
+    deadline = time.monotonic() + LEAVE_S
     while sum(node["Alive"] for node in ray.nodes()) > 1:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"Ray does not notice within {LEAVE_S} s that a node has left")
         time.sleep(0.1)
 
 

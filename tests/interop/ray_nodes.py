@@ -90,7 +90,7 @@ def check_lost_node(case):
 
 def layouts_of(run_dir):
     path = run_dir / "events.jsonl"
-    events = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    events = [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []  # the last one may be incomplete
     return [(event["from"], event["to"]) for event in events if event["event"] == "layout"]
 
 
@@ -109,9 +109,11 @@ class Growth(threading.Thread):
             time.sleep(0.1)
         self.seen = layouts_of(self.run_dir)
 
-    def wait_for_steps(self, count):
-        begin = len(read_metrics(self.run_dir)[0])
+    def wait_for_steps(self, count, limit_s=240):
+        begin, deadline = len(read_metrics(self.run_dir)[0]), time.monotonic() + limit_s
         while len(read_metrics(self.run_dir)[0]) < begin + count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{count} steps after step {begin}: not within {limit_s} s")
             time.sleep(0.1)
 
     def run(self):
