@@ -65,7 +65,7 @@ std::optional<SlurmPlace> find_slurm_place() {
 }
 
 std::string slurm_node_name(const Environment& get) {
-  const char* name = find(get, "SLURMD_NODENAME");
+  const char* name = find_variable(get, "SLURMD_NODENAME");
   return name ? printable_line(name) : "";
 }
 
