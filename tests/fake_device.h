@@ -143,6 +143,7 @@ class FakeDevice : public Device {
   }
   void read(void* to, const void* from, int64_t bytes) override {
     note("read");
+    if (on_read) on_read();
     wait();
     std::memcpy(to, from, static_cast<size_t>(bytes));
   }
@@ -223,6 +224,7 @@ class FakeDevice : public Device {
   };
   Fault fault;
   std::function<void()> on_fault;                                       // instead of the error
+  std::function<void()> on_read;                                        // in each one
   void count_calls_in(std::atomic<int64_t>* count) { count_ = count; }  // those of the fault's kind
   // A fault: no event holds a queue back, and the lane is slow.
   bool is_careless = false;

@@ -37,11 +37,16 @@ struct Slice {
 Slice whole_tensor(std::string name, Shape shape, Dtype dtype, void* data);
 Region region_of(const Slice& slice);
 
+// Whether this process may still commit: throws where it may not. Called directly before COMMITTED
+// is written, and again before the folder gets its name.
+using MayCommit = std::function<void()>;
+
 // Writes the slices of rank `rank` of `num_ranks` into folder.writing: rank-NNNNN.safetensors; rank
 // 0 also state.json and the side files. Everything is synced. RunError where the disk is full; an
 // older checkpoint is then intact.
 //   One rank: that is all; the folder is committed and renamed, replacing an older one of that name
-//     at the very end.
+//     at the very end. Where may_commit throws, it is not, and what was written stays: the folder
+//     may be that of the process which may.
 //   Several: rank 0 calls prepare_checkpoint (deleting leftovers of a failed attempt), barrier, all
 //     write, barrier, rank 0 calls commit_checkpoint; where a rank has failed, discard_checkpoint.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<Slice>& slices,
@@ -51,12 +56,13 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Sli
 using WriteFile = std::function<IndexPart(const std::filesystem::path& folder)>;
 void write_checkpoint(const std::filesystem::path& folder, const WriteFile& write_file,
                       const Json& state, const std::map<std::string, std::string>& side_files,
-                      int rank, int num_ranks);
+                      int rank, int num_ranks, const MayCommit& may_commit = nullptr);
 void prepare_checkpoint(const std::filesystem::path& folder);
 void discard_checkpoint(const std::filesystem::path& folder);  // what was written: frees the space
 // Merges the ranks' parts into index.json, writes COMMITTED, renames. BugError where the slices do
-// not cover every element of every tensor exactly once.
-void commit_checkpoint(const std::filesystem::path& folder, int num_ranks);
+// not cover every element of every tensor exactly once; what may_commit throws.
+void commit_checkpoint(const std::filesystem::path& folder, int num_ranks,
+                       const MayCommit& may_commit = nullptr);
 
 inline constexpr size_t kReadThreads = 4;  // of one rank: they mostly wait for the disk
 

@@ -93,15 +93,18 @@ void discard_checkpoint(const fs::path& folder) {
   fs::remove_all(writing_folder(folder), ignored);
 }
 
-void commit_checkpoint(const fs::path& folder, int num_ranks) {
+void commit_checkpoint(const fs::path& folder, int num_ranks, const MayCommit& may_commit) {
   const fs::path writing = writing_folder(folder);
   const IndexPart all = merge_parts(writing, num_ranks);
   const std::string index = index_to_json(all.tensors, all.headers, num_ranks).dump() + "\n";
   write_synced(writing / kIndexFile, index);
   remove_leftovers(writing, num_ranks);
   sync_directory(writing);
-  write_synced(writing / kCommittedFile, hashes_of_files(writing));
+  const std::string hashes = hashes_of_files(writing);
+  if (may_commit) may_commit();
+  write_synced(writing / kCommittedFile, hashes);
   sync_directory(writing);
+  if (may_commit) may_commit();
   replace_folder(writing, folder);
 }
 
@@ -114,15 +117,22 @@ void write_checkpoint(const fs::path& folder, const std::vector<Slice>& slices, 
 }
 
 void write_checkpoint(const fs::path& folder, const WriteFile& write_file, const Json& state,
-                      const std::map<std::string, std::string>& side_files, int rank,
-                      int num_ranks) {
+                      const std::map<std::string, std::string>& side_files, int rank, int num_ranks,
+                      const MayCommit& may_commit) {
   const fs::path writing = writing_folder(folder);
+  bool is_refused = false;
+  const MayCommit check = [&] {
+    is_refused = true;
+    if (may_commit) may_commit();
+    is_refused = false;
+  };
   try {
     if (num_ranks == 1) prepare_checkpoint(folder);
     write_rank(writing, write_file, state, side_files, rank, num_ranks);
-    if (num_ranks == 1) commit_checkpoint(folder, num_ranks);
+    if (num_ranks == 1) commit_checkpoint(folder, num_ranks, check);
   } catch (...) {
     std::error_code ignored;  // frees the space; the first error is the one to report
+    if (is_refused) throw;
     if (num_ranks == 1) {
       fs::remove_all(writing, ignored);
     } else {

@@ -264,6 +264,7 @@ std::optional<std::string> ShmWorld::failure(int rank) const {
 void ShmWorld::set_recovers(bool recovers) { header_->recovers.store(recovers); }
 bool ShmWorld::recovers() const { return header_->recovers.load(); }
 uint32_t ShmWorld::generation() const { return generation_; }
+uint32_t ShmWorld::current_generation() const { return header_->generation.value.load(); }
 void ShmWorld::set_run_generation(int64_t generation) { header_->run_generation.store(generation); }
 int64_t ShmWorld::run_generation() const {
   const int64_t given = header_->run_generation.load();

@@ -96,7 +96,8 @@ class ShmWorld {
   // begins the next generation.
   void set_recovers(bool recovers);
   bool recovers() const;
-  uint32_t generation() const;  // of this process: when it attached, or was last unparked
+  uint32_t generation() const;          // of this process: when it attached, or was last unparked
+  uint32_t current_generation() const;  // of the world, now
   // As users count them: those of the run's supervisor, whose nodes' worlds may be younger than the
   // run. Without one that was set, generation().
   void set_run_generation(int64_t generation);

@@ -230,6 +230,8 @@ bool Saver::write(const Save& save, const WriteFile& write_file) {
   const std::string failure =
       fmt::format("the checkpoint of step {} could not be written", save.step);
   const bool is_main = ranks_.rank() == 0, alone = ranks_.size() == 1;
+  Json state = save.state;  // a slot's may be of ranks that are gone
+  state.set("generation", Json(hooks_.generation));
   const auto stage = [&](const std::function<void()>& fn) {
     return together(failure, save.step, fn);
   };
@@ -239,16 +241,16 @@ bool Saver::write(const Save& save, const WriteFile& write_file) {
   written = written && stage([&] {
               if (hooks_.check) hooks_.check();
               record_.sync();
-              write_checkpoint(save.folder, write_file, save.state, side_files_, ranks_.rank(),
-                               ranks_.size());
+              write_checkpoint(save.folder, write_file, state, side_files_, ranks_.rank(),
+                               ranks_.size(), hooks_.check);
             });
   written = written && (alone || stage([&] {
                           if (!is_main) return;
                           if (hooks_.check) hooks_.check();
-                          commit_checkpoint(save.folder, ranks_.size());
+                          commit_checkpoint(save.folder, ranks_.size(), hooks_.check);
                         }));
   if (!written) {
-    if (is_main) discard_checkpoint(save.folder);  // no rank writes any more
+    if (is_main) discard(save.folder);  // no rank writes any more
     return false;
   }
   const double write_s = seconds_since(begun);
@@ -259,6 +261,16 @@ bool Saver::write(const Save& save, const WriteFile& write_file) {
                      {"write_s", Json(write_s)},
                      {"blocked_s", Json(save.has_snapshot ? blocked_so_far() : write_s)}});
   return true;
+}
+
+// Where another process has taken the run over, the folder may be that one's.
+void Saver::discard(const std::filesystem::path& folder) {
+  try {
+    if (hooks_.check) hooks_.check();
+  } catch (const Error&) {
+    return;
+  }
+  discard_checkpoint(folder);
 }
 
 Json Saver::to_json(const TrainState& state) const {

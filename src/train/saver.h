@@ -37,10 +37,11 @@ void check_exact_constants(const Json& state, const Layout& layout);
 
 // Each throws where it fails; a save is then given up (check), or is on this machine only (push).
 struct SaveHooks {
-  std::function<void()> check;      // before a save: this process still owns the directory
+  std::function<void()> check;      // before a save and its commit: this process may still write
   std::function<void()> push;       // after it, called by all ranks; empty: there is no other place
   std::function<void()> committed;  // a checkpoint is complete; empty: nobody wants to know
   std::function<Json()> about;      // what a slot holds besides state.json, of this step
+  int64_t generation = 0;           // of the ranks that write, for state.json
 };
 
 // The slots that a run keeps its snapshots in, and what is in them where it continues from there.
@@ -117,6 +118,7 @@ class Saver {
   void start(Save save);  // in the background
   WriteFile write_held();
   bool write(const Save& save, const WriteFile& write_file);
+  void discard(const std::filesystem::path& folder);
   void finish(Save save, const WriteFile& write_file);  // writes, prunes, keeps the outcome
   void prune(int64_t step);
   void push(int64_t step);

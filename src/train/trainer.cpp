@@ -11,6 +11,7 @@
 #include "train/faults.h"
 #include "train/final_model.h"
 #include "train/finished_run.h"
+#include "train/generation_guard.h"
 #include "train/numerics.h"
 #include "train/rank_agreement.h"
 #include "train/rank_trainer.h"
@@ -226,10 +227,12 @@ SaveHooks Trainer::save_hooks() {
   SaveHooks hooks;
   // Ranks that have to park do not wait for an upload, which goes on without them.
   const auto is_parking = [this] { return ranks_->world().is_aborted(); };
-  hooks.check = [this, is_parking] {
+  hooks.check = [this, is_parking, guard = GenerationGuard(place_.world)] {
     if (start_.remote) start_.remote->wait_for_push(is_parking);
     check_run_is_ours(start_);
+    guard.check();
   };
+  hooks.generation = place_.world ? place_.world->run_generation() : 0;
   hooks.about = [this] { return about(); };
   hooks.committed = [this] {
     if (place_.world && is_main_) place_.world->note_saved();

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "checkpoint/damaged.h"
 #include "checkpoint/list.h"
+#include "checkpoint/rank_file.h"
 #include "checkpoint/replace_folder.h"
 #include "io/safetensors.h"
 #include "tests/checkpoint/commit_again.h"
@@ -27,6 +28,7 @@ using testing::error_of;
 using testing::flip_byte;
 using testing::numbered;
 using testing::read_a;
+using testing::state_of;
 using testing::TemporaryFolder;
 using testing::write_two;
 
@@ -71,6 +73,50 @@ TEST(Checkpoint, ALeftoverIsIgnoredAndReplaced) {
   EXPECT_FALSE(fs::exists(folder / "c/rank-00007.safetensors"));
   EXPECT_FALSE(fs::exists(folder / "c/old.txt"));
   EXPECT_FALSE(fs::exists(folder / "c.writing"));
+}
+
+// Asked when everything else is done: before COMMITTED, and before the folder gets its name.
+TEST(Checkpoint, WhoMayNotCommitLeavesWhatWasThere) {
+  TemporaryFolder folder;
+  const fs::path writing = folder / "c.writing";
+  write_two(folder / "c", 1);
+  for (const int refused : {1, 2}) {
+    prepare_checkpoint(folder / "c");
+    for (int rank = 0; rank < 2; ++rank) {
+      std::vector<float> values = numbered({6, 4}, 2);
+      write_checkpoint(
+          folder / "c",
+          {whole_tensor(rank == 0 ? "a.weight" : "b.weight", {6, 4}, Dtype::kF32, values.data())},
+          state_of(2), {}, rank, 2);
+    }
+    int asked = 0;
+    const MayCommit may_commit = [&] {
+      ++asked;
+      EXPECT_TRUE(fs::exists(writing / "index.json"));
+      EXPECT_EQ(fs::exists(writing / "COMMITTED"), asked == 2);
+      if (asked == refused) throw PeerError("another rank has taken its place");
+    };
+    EXPECT_THROW(commit_checkpoint(folder / "c", 2, may_commit), PeerError);
+    EXPECT_EQ(asked, refused);
+    EXPECT_EQ(read_a(folder / "c"), numbered({6, 4}, 1)) << "the older one is intact";
+  }
+}
+
+// The folder may be that of the process which may.
+TEST(Checkpoint, OneRankThatMayNotCommitRemovesNothing) {
+  TemporaryFolder folder;
+  std::vector<float> a = numbered({6, 4}, 1);
+  const std::vector<Slice> slices = {whole_tensor("a", {6, 4}, Dtype::kF32, a.data())};
+  const WriteFile write = [&](const fs::path& into) {
+    return RankFile(slices, 0).write(into, nullptr);
+  };
+  const MayCommit refuse = [] { throw PeerError("another rank has taken its place"); };
+  EXPECT_THROW(write_checkpoint(folder / "c", write, Json(), {}, 0, 1, refuse), PeerError);
+  EXPECT_FALSE(fs::exists(folder / "c"));
+  EXPECT_TRUE(fs::exists(folder / "c.writing/rank-00000.safetensors"));
+  EXPECT_FALSE(fs::exists(folder / "c.writing/COMMITTED"));
+  write_checkpoint(folder / "c", write, Json(), {}, 0, 1, [] {});
+  EXPECT_TRUE(is_checkpoint(folder / "c"));
 }
 
 // Files of former ranks are deleted; a file that only looks like one is a side file.

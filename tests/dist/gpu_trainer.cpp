@@ -196,14 +196,14 @@ void GpuTrainer::write_rows(const std::string& text) const {
 }
 
 std::vector<RankEnd> GpuTrainer::train(GpuKind kind, const std::vector<std::string>& sets,
-                                       const MakeFault& fault) const {
+                                       const MakeFault& fault,
+                                       std::shared_ptr<ShmWorld> world) const {
   set_log_quiet(true);
   const RunFile file(folder_ / "run.yaml", sets);
   const auto num_ranks = static_cast<int>(file.config().parallel.dp * file.config().parallel.tp);
   std::vector<RankEnd> ends(static_cast<size_t>(num_ranks));
   FakeNccl nccl;
-  std::shared_ptr<ShmWorld> world;
-  if (num_ranks > 1) {
+  if (num_ranks > 1 && !world) {
     WorldOptions options;
     options.num_ranks = num_ranks;
     world = ShmWorld::create(options);

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "net/shm_world.h"
 #include "tests/fake_device.h"
 #include "tests/fake_nccl.h"
 #include "tests/io/temporary_folder.h"
@@ -40,10 +42,11 @@ class GpuTrainer {
   void write_rows(const std::string& text) const;  // in place of the 43
   void clear() const { std::filesystem::remove_all(dir()); }
 
-  // fault: what is wrong with the device of a rank (kShared, kNccl).
+  // fault: what is wrong with the device of a rank (kShared, kNccl). world: null: a new one.
   using MakeFault = std::function<void(int rank, FakeDevice&)>;
   std::vector<RankEnd> train(GpuKind kind, const std::vector<std::string>& sets = {},
-                             const MakeFault& fault = nullptr) const;
+                             const MakeFault& fault = nullptr,
+                             std::shared_ptr<ShmWorld> world = nullptr) const;
   // Fails the test where a rank does not succeed.
   void train_well(GpuKind kind, const std::vector<std::string>& sets = {}) const;
 

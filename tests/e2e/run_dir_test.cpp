@@ -178,6 +178,7 @@ TEST(RunDir, StateNamesWhatLaterReadersNeed) {
     ASSERT_TRUE(state.find(key)) << key;
     EXPECT_TRUE(state.at(key).is_null()) << key;
   }
+  EXPECT_EQ(state.at("generation").as_int(), 0);
 }
 
 TEST(RunDir, KeepCountsTheNewest) {

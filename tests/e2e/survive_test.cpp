@@ -73,6 +73,12 @@ TEST(Survive, ADeathBetweenTwoEvaluations) {
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(num_events(run, "hit", "recovered"), 1u) << ended.err;
   expect_same_run(run, "calm", "hit");
+  const auto generation_of = [&](int64_t step) {
+    const std::string text = slurp(run.checkpoint(step, "hit") / "state.json");
+    return parse_json(text, "state.json").at("generation").as_int();
+  };
+  EXPECT_EQ(generation_of(30), 0);
+  EXPECT_EQ(generation_of(390), 1);
 }
 
 TEST(Survive, SeveralAtOnceAndDuringRecovery) {
