@@ -268,7 +268,8 @@ void bind_rest(OptionTable& t, RunConfig& c) {
        "(launch.join_timeout_s)")
       .at_least(0);
   t.add("launch.max_restarts", &c.launch.max_restarts,
-        "how often dead ranks are replaced before the run ends; -1 = without bound")
+        "how often dead ranks are replaced before the run ends; -1 = without bound. Of two ranks "
+        "or more: a run of one has no supervisor")
       .at_least(-1);
   t.add("launch.restart_reset_steps", &c.launch.restart_reset_steps,
         "steps after which earlier restarts are forgotten; 0 = never")
@@ -279,7 +280,7 @@ void bind_rest(OptionTable& t, RunConfig& c) {
       "auto (as often as it costs under 2 %), a number, 0 = none (it continues from a checkpoint)");
   t.add("launch.hang_timeout_s", &c.launch.hang_timeout_s,
         "seconds that ranks wait for one of them, which is then killed and replaced; 0 = max(30, "
-        "10 x the median step)")
+        "10 x the median step). Of two ranks or more")
       .at_least(0)
       .at_most(86400);
   t.add("launch.slurm", &c.launch.slurm,

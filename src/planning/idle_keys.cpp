@@ -39,6 +39,23 @@ void add_early_stop(const TrainConfig& c, std::vector<std::string>* lines) {
                                c.early_stop, evaluations, evaluations == 1 ? "" : "s"));
 }
 
+// A run of one rank has no supervisor.
+void add_restart_keys(const LaunchConfig& c, std::vector<std::string>* lines) {
+  const LaunchConfig usual;
+  const auto add = [&](const char* key, bool was_set, const std::string& value) {
+    if (was_set)
+      lines->push_back(fmt::format(
+          "launch.{}: {} has no effect with one rank, which nobody watches or replaces; the same "
+          "command resumes it",
+          key, value));
+  };
+  add("max_restarts", c.max_restarts != usual.max_restarts, std::to_string(c.max_restarts));
+  add("restart_reset_steps", c.restart_reset_steps != usual.restart_reset_steps,
+      std::to_string(c.restart_reset_steps));
+  add("snapshot_every", c.snapshot_every != usual.snapshot_every, c.snapshot_every);
+  add("hang_timeout_s", c.hang_timeout_s != usual.hang_timeout_s, std::to_string(c.hang_timeout_s));
+}
+
 }  // namespace
 
 std::vector<std::string> idle_keys(const RunConfig& c, const Model& model) {
@@ -46,6 +63,7 @@ std::vector<std::string> idle_keys(const RunConfig& c, const Model& model) {
   if (c.parallel.dp == 1 && c.parallel.shard != "none")
     lines.push_back(
         fmt::format("parallel.shard: {} has no effect with parallel.dp 1", c.parallel.shard));
+  if (c.parallel.dp * c.parallel.tp == 1) add_restart_keys(c.launch, &lines);
   // A resolved file holds the default, which nobody wrote.
   if (!c.scales_loss() && c.train.loss_scale != TrainConfig().loss_scale) {
     lines.push_back(

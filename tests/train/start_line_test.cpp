@@ -35,6 +35,22 @@ TEST(IdleKeys, AreReportedOnlyWhereTheyApply) {
   EXPECT_EQ(idle_keys(c).size(), 1u);
 }
 
+// One rank has no supervisor; values that are the defaults may be a resolved file's.
+TEST(IdleKeys, OfRestartsWithOneRank) {
+  RunConfig c;
+  c.launch.max_restarts = -1;
+  EXPECT_EQ(idle_keys(c),
+            std::vector<std::string>{
+                "launch.max_restarts: -1 has no effect with one rank, which nobody watches or "
+                "replaces; the same command resumes it"});
+  c.launch.hang_timeout_s = 60;
+  c.launch.snapshot_every = "5";
+  c.launch.restart_reset_steps = 0;
+  EXPECT_EQ(idle_keys(c).size(), 4u);
+  c.parallel.tp = 2;
+  EXPECT_TRUE(idle_keys(c).empty());
+}
+
 TEST(IdleKeys, OfOptimizersThatAreNotTheRuns) {
   RunConfig c;
   c.train.optimizer.momentum = 0.9;
