@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "graph/portion.h"
+#include "model/family.h"
 #include "model/load.h"
 #include "model/stored.h"
 
@@ -24,7 +25,7 @@ const LogicalTensor& find_floating(const LogicalModel& source, const StoredAs& s
   if (!found) {
     throw UserError(fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
                                 source.path.string(), stored.name, to_string(stored.shape)),
-                    stored.name == "lm_head.weight"
+                    stored.name == traits_of(source.config).head
                         ? "set tie_word_embeddings to true if the head is the embedding"
                         : "`weft inspect` lists its tensors");
   }

@@ -13,6 +13,7 @@
 #include "checkpoint/list.h"
 #include "io/hf_folder.h"
 #include "io/torch_file.h"
+#include "model/family.h"
 #include "model/head_in_files.h"
 
 namespace weft {
@@ -62,11 +63,11 @@ void sort_tensors(std::vector<LogicalTensor> tensors, LogicalModel& model) {
 // The embedding that a tensor repeats, where `has` says that the model holds it; else "".
 template <typename Has>
 std::string tied_embedding(const std::string& name, const Json& config, const Has& has) {
-  if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") {
-    return has("shared.weight") ? "shared.weight" : "";
-  }
-  if (name != kStoredHead || !ties_head(config)) return "";
-  for (const char* embedding : kStoredEmbeddings) {
+  const FamilyTraits& traits = traits_of(config);
+  const auto& copies = traits.embedding_copies;
+  const bool is_copy = std::find(copies.begin(), copies.end(), name) != copies.end();
+  if (!is_copy && (name != traits.head || !ties_head(config))) return "";
+  for (const std::string& embedding : traits.embeddings) {
     if (has(embedding)) return embedding;
   }
   return "";
@@ -74,7 +75,7 @@ std::string tied_embedding(const std::string& name, const Json& config, const Ha
 
 // Copies of the embedding that some folders also store: listed once, as in checkpoints.
 bool is_tied_copy(const std::string& name, const HfFolder& folder, const Json& config) {
-  const auto has = [&](const char* other) { return folder.find(other).file != nullptr; };
+  const auto has = [&](const std::string& other) { return folder.find(other).file != nullptr; };
   return !tied_embedding(name, config, has).empty();
 }
 
@@ -228,14 +229,14 @@ void require_all_read(const LogicalModel& model) {
 
 void drop_tied_copies(LogicalModel& model) {
   if (model.config.is_null()) return;
-  const auto has = [&](const char* name) { return find_weight(model, name) != nullptr; };
+  const auto has = [&](const std::string& name) { return find_weight(model, name) != nullptr; };
   std::set<std::string> copies;
   for (const LogicalTensor& t : model.weights) {
     const LogicalTensor* original = find_weight(model, tied_embedding(t.name, model.config, has));
     if (!original) continue;
     if (same_bits(t, *original)) {
       copies.insert(t.name);
-    } else if (t.name == kStoredHead) {
+    } else if (t.name == traits_of(model.config).head) {
       untie_head(model.config);
     }
   }
@@ -243,10 +244,12 @@ void drop_tied_copies(LogicalModel& model) {
 }
 
 std::map<std::string, std::string> tied_names(const LogicalModel& model) {
-  const auto has = [&](const char* name) { return find_weight(model, name) != nullptr; };
+  const auto has = [&](const std::string& name) { return find_weight(model, name) != nullptr; };
+  const FamilyTraits& traits = traits_of(model.config);
+  std::vector<std::string> repeated = traits.embedding_copies;
+  repeated.push_back(traits.head);
   std::map<std::string, std::string> names;
-  for (const char* name :
-       {"lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
+  for (const std::string& name : repeated) {
     const std::string of = tied_embedding(name, model.config, has);
     if (!of.empty() && !has(name)) names[name] = of;
   }

@@ -6,6 +6,7 @@
 #include "cmd/inspect.h"
 #include "io/hf_folder.h"
 #include "io/safetensors.h"
+#include "model/family.h"
 #include "model/load.h"
 
 namespace weft {
@@ -88,12 +89,10 @@ void describe_folder(const LogicalModel& model, Json& out) {
 }
 
 void describe_config(const Json& config, Json& out) {
-  for (const char* key : {"architectures", "model_type", "hidden_size", "n_embd", "d_model",
-                          "num_hidden_layers", "num_layers", "n_layer", "num_attention_heads",
-                          "num_heads", "n_head", "num_key_value_heads", "intermediate_size", "d_ff",
-                          "vocab_size", "tie_word_embeddings", "torch_dtype", "dtype"}) {
+  for (const char* key : {"architectures", "model_type"}) copy_key(config, key, out);
+  for (const std::string& key : size_keys(config)) copy_key(config, key.c_str(), out);
+  for (const char* key : {"tie_word_embeddings", "torch_dtype", "dtype"})
     copy_key(config, key, out);
-  }
 }
 
 // A folder with config.json and no weights: what a run with model.init: random needs.

@@ -9,6 +9,7 @@
 #include "data/column_hint.h"
 #include "data/example.h"
 #include "data/target_search.h"
+#include "model/family.h"
 #include "model/head_in_files.h"
 #include "model/load.h"
 #include "tensor/names.h"
@@ -162,12 +163,13 @@ Json trained_config(const Json& config, const RunConfig& run) {
   Json made = config;
   if (!run.model.num_layers) return made;
   bool is_set = false;
-  for (const char* key : {"num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers"}) {
+  const std::vector<std::string>& keys = traits_of(config).layer_keys;
+  for (const std::string& key : keys) {
     if (!made.find(key)) continue;
     made.set(key, Json(*run.model.num_layers));
     is_set = true;
   }
-  if (!is_set) made.set("num_hidden_layers", Json(*run.model.num_layers));
+  if (!is_set) made.set(keys.front(), Json(*run.model.num_layers));
   if (const Json* types = made.find("layer_types"); types && types->is_array()) {
     Json::Array first = types->as_array();
     first.resize(std::min(first.size(), static_cast<size_t>(*run.model.num_layers)));

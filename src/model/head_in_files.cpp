@@ -16,9 +16,21 @@ namespace weft {
 namespace {
 
 constexpr const char* kTied = "tie_word_embeddings";
-constexpr const char* kScaled = "scale_decoder_outputs";
 
-bool is_t5(const Json& config) { return family_name(config) == "t5"; }
+bool ties_head(const Json& config, const FamilyTraits& traits) {
+  return flag_or(config, kTied, traits.is_head_tied);
+}
+
+bool is_scaled(const Json& config, const FamilyTraits& traits) {
+  return !traits.scale_key.empty() &&
+         flag_or(config, traits.scale_key.c_str(), ties_head(config, traits));
+}
+
+// A family that scales its output keeps the scale that it had.
+void set_tied(Json& config, const FamilyTraits& traits, bool is_tied) {
+  if (!traits.scale_key.empty()) config.set(traits.scale_key, is_scaled(config, traits));
+  config.set(kTied, is_tied);
+}
 
 bool same_bytes(const HfFolder::Found& a, const HfFolder::Found& b) {
   constexpr int64_t kPiece = 1 << 20;  // elements
@@ -34,8 +46,8 @@ bool same_bytes(const HfFolder::Found& a, const HfFolder::Found& b) {
   return true;
 }
 
-std::string find_embedding(const HfFolder& folder) {
-  for (const char* name : kStoredEmbeddings) {
+std::string find_embedding(const HfFolder& folder, const FamilyTraits& traits) {
+  for (const std::string& name : traits.embeddings) {
     if (folder.find(name).file != nullptr) return name;
   }
   return "";
@@ -56,64 +68,49 @@ void warn_once(const HfFolder& folder, const std::string& what) {
   if (warned.insert(path).second) log_warning("{}: config.json has {}", path, what);
 }
 
-void check_t5_embeddings(const HfFolder& folder, const std::string& embedding) {
-  for (const char* side : {"encoder", "decoder"}) {
-    const std::string name = fmt::format("{}.embed_tokens.weight", side);
+void check_copies(const HfFolder& folder, const FamilyTraits& traits,
+                  const std::string& embedding) {
+  for (const std::string& name : traits.embedding_copies) {
     require(!differs_from(folder, embedding, name),
             "{}: {} is not the same as {}; embeddings of one side are not built",
             folder.path().string(), name, embedding);
   }
 }
 
-void tie_t5_head(const HfFolder& folder, const std::string& embedding, Json& config) {
-  if (folder.find(kStoredHead).file == nullptr) {
-    warn_once(folder, fmt::format("{}: false, but the files hold no {}; {} is used as the head, as "
-                                  "transformers 5 does",
-                                  kTied, kStoredHead, embedding));
-  }
-  config.set(kScaled, flag_or(config, kScaled, false));
-  config.set(kTied, true);
-}
-
 }  // namespace
 
-bool ties_head(const Json& config) {
-  const std::string family = family_name(config);
-  const bool is_tied_by_default =
-      !family.starts_with("llama") && !family.starts_with("qwen") && !family.starts_with("mistral");
-  return flag_or(config, kTied, is_tied_by_default);
-}
+bool ties_head(const Json& config) { return ties_head(config, traits_of(config)); }
 
-void untie_head(Json& config) {
-  if (is_t5(config)) config.set(kScaled, flag_or(config, kScaled, ties_head(config)));
-  config.set(kTied, false);
-}
+void untie_head(Json& config) { set_tied(config, traits_of(config), false); }
 
 bool has_same_head(const Json& a, const Json& b) {
-  const auto is_scaled = [](const Json& config) {
-    return is_t5(config) && flag_or(config, kScaled, ties_head(config));
-  };
-  return ties_head(a) == ties_head(b) && is_scaled(a) == is_scaled(b);
+  return ties_head(a) == ties_head(b) && is_scaled(a, traits_of(a)) == is_scaled(b, traits_of(b));
+}
+
+Json config_in_force(const HfFolder& folder, const FamilyTraits& traits) {
+  Json config = folder.config();
+  const std::string embedding = folder.has_weights() ? find_embedding(folder, traits) : "";
+  if (embedding.empty()) return config;
+  if (!traits.is_unknown) check_copies(folder, traits, embedding);
+  const bool differs = differs_from(folder, embedding, traits.head);
+  const bool is_tied = ties_head(config, traits);
+  if (is_tied ? !differs : differs || !traits.is_head_decided_by_files) return config;
+  if (!is_tied && folder.find(traits.head).file == nullptr) {
+    warn_once(folder, fmt::format("{}: false, but the files hold no {}; {} is used as the head, as "
+                                  "transformers 5 does",
+                                  kTied, traits.head, embedding));
+  }
+  if (is_tied && !traits.is_head_decided_by_files) {
+    warn_once(folder, fmt::format("a tied head, but {} differs from {}; the head is used as it is, "
+                                  "as transformers 5 does (set {}: false to silence this)",
+                                  traits.head, embedding, kTied));
+  }
+  set_tied(config, traits, !is_tied);
+  return config;
 }
 
 Json config_in_force(const HfFolder& folder) {
-  Json config = folder.config();
-  const std::string embedding = folder.has_weights() ? find_embedding(folder) : "";
-  if (embedding.empty()) return config;
-  if (is_t5(config)) check_t5_embeddings(folder, embedding);
-  if (!ties_head(config)) {
-    if (is_t5(config) && !differs_from(folder, embedding, kStoredHead))
-      tie_t5_head(folder, embedding, config);
-    return config;
-  }
-  if (!differs_from(folder, embedding, kStoredHead)) return config;
-  if (!is_t5(config)) {
-    warn_once(folder, fmt::format("a tied head, but {} differs from {}; the head is used as it is, "
-                                  "as transformers 5 does (set {}: false to silence this)",
-                                  kStoredHead, embedding, kTied));
-  }
-  untie_head(config);
-  return config;
+  return config_in_force(folder, traits_of(folder.config()));
 }
 
 }  // namespace weft

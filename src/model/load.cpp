@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "graph/portion.h"
+#include "model/family.h"
 #include "model/stored.h"
 
 namespace weft {
@@ -22,7 +22,7 @@ bool is_floating(Dtype dtype) {
   const std::string message =
       fmt::format("{} has no tensor \"{}\" {}, which its config.json requires",
                   folder.path().string(), stored.name, to_string(stored.shape));
-  if (stored.name == "lm_head.weight") {
+  if (stored.name == traits_of(folder.config()).head) {
     throw UserError(message, "set tie_word_embeddings to true if the head is the embedding");
   }
   throw UserError(message, "`weft inspect` on the folder lists its tensors");
@@ -37,22 +37,20 @@ HfFolder::Found find_floating(const HfFolder& folder, const StoredAs& stored) {
   return found;
 }
 
-// Written by older programs (masks of GPT-2's attention, rope's frequencies), or next to a tied
-// embedding (model/head_in_files.h).
-bool is_no_parameter(const std::string& name) {
-  for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
-    if (name.ends_with(end)) return true;
-  }
-  return name == "lm_head.weight" || name == "encoder.embed_tokens.weight" ||
-         name == "decoder.embed_tokens.weight" ||
-         name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+// Written by older programs, or next to a tied embedding (model/head_in_files.h).
+bool is_no_parameter(const std::string& name, const FamilyTraits& traits) {
+  const auto ends = [&](const std::string& end) { return name.ends_with(end); };
+  const auto& copies = traits.embedding_copies;
+  return name == traits.head || std::find(copies.begin(), copies.end(), name) != copies.end() ||
+         std::any_of(traits.stray_ends.begin(), traits.stray_ends.end(), ends);
 }
 
 }  // namespace
 
 std::string without_base_prefix(const std::string& name) {
-  for (const std::string_view prefix : {"transformer.", "model."}) {
-    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  for (const Family& family : known_families()) {
+    const std::string& prefix = family.traits().base_prefix;
+    if (!prefix.empty() && name.starts_with(prefix)) return name.substr(prefix.size());
   }
   return name;
 }
@@ -71,9 +69,10 @@ void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& 
     known.insert(stored_as(p).name);
     known.insert(without_base_prefix(stored_as(p).name));
   }
+  const FamilyTraits& traits = traits_of(config);
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
-    if (!known.contains(name) && !is_no_parameter(name)) unknown.push_back(name);
+    if (!known.contains(name) && !is_no_parameter(name, traits)) unknown.push_back(name);
   }
   if (unknown.empty()) return;
   std::string list;

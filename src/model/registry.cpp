@@ -1,4 +1,5 @@
 // model/registry.cpp: the families that exist, and the choice among them.
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -6,7 +7,7 @@
 #include "model/family.h"
 
 // One line per family: its architecture, and its model_type, which is also the name of its folder
-// and of its factory make_<model_type>.
+// and of its factory make_<model_type>, with <model_type>_traits next to it.
 #define WEFT_FAMILIES(FAMILY)              \
   FAMILY("LlamaForCausalLM", llama)        \
   FAMILY("Qwen2ForCausalLM", qwen2)        \
@@ -20,8 +21,9 @@
 
 namespace weft {
 
-#define DECLARE(architecture, type) \
-  std::unique_ptr<Model> make_##type(const Json& config, const ModelOverrides& overrides);
+#define DECLARE(architecture, type)                                                        \
+  std::unique_ptr<Model> make_##type(const Json& config, const ModelOverrides& overrides); \
+  const FamilyTraits& type##_traits();
 WEFT_FAMILIES(DECLARE)
 #undef DECLARE
 
@@ -29,7 +31,7 @@ namespace {
 
 constexpr const char* kConfigFile = "config.json";
 
-#define ENTRY(architecture, type) Family{architecture, #type, make_##type},
+#define ENTRY(architecture, type) Family{architecture, #type, make_##type, type##_traits},
 constexpr auto kFamilies = std::to_array<Family>({WEFT_FAMILIES(ENTRY)});
 #undef ENTRY
 
@@ -42,30 +44,83 @@ std::string named_architecture(const Json& config) {
   return type && type->is_string() ? type->as_string() : "none";
 }
 
+const Family* find_family(const Json& config, std::span<const Family> families) {
+  const std::string name = named_architecture(config);
+  for (const Family& family : families) {
+    if (name == family.architecture || name == family.model_type) return &family;
+  }
+  return nullptr;
+}
+
+// Of files, whose architecture need not be built: a T5EncoderModel has T5's names.
+const Family* find_family_of_files(const Json& config, std::span<const Family> families) {
+  if (const Family* family = find_family(config, families)) return family;
+  const Json* type = config.find("model_type");
+  for (const Family& family : families) {
+    if (type && *type == Json(family.model_type)) return &family;
+  }
+  return nullptr;
+}
+
+void add_new(const std::vector<std::string>& from, std::vector<std::string>& to) {
+  for (const std::string& name : from) {
+    if (std::find(to.begin(), to.end(), name) == to.end()) to.push_back(name);
+  }
+}
+
+FamilyTraits union_of(std::span<const Family> families) {
+  FamilyTraits all;
+  all.is_unknown = true;
+  for (const Family& family : families) {
+    const FamilyTraits& one = family.traits();
+    add_new(one.embeddings, all.embeddings);
+    add_new(one.layer_keys, all.layer_keys);
+    add_new(one.size_keys, all.size_keys);
+    add_new(one.stray_ends, all.stray_ends);
+    add_new(one.embedding_copies, all.embedding_copies);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::span<const Family> known_families() { return kFamilies; }
 
 std::string family_name(const Json& config) {
-  const std::string name = named_architecture(config);
-  for (const Family& family : known_families()) {
-    if (name == family.architecture) return family.model_type;
-  }
+  if (const Family* family = find_family(config, known_families())) return family->model_type;
   const Json* type = config.find("model_type");
-  return type && type->is_string() ? type->as_string() : name;
+  return type && type->is_string() ? type->as_string() : named_architecture(config);
+}
+
+const FamilyTraits& traits_of(const Json& config) {
+  static const FamilyTraits kUnknown = union_of(known_families());
+  const Family* family = find_family_of_files(config, known_families());
+  return family ? family->traits() : kUnknown;
+}
+
+std::vector<std::string> size_keys(const Json& config) {
+  std::vector<std::string> keys = {"vocab_size"};
+  add_new(traits_of(config).size_keys, keys);
+  add_new(traits_of(config).layer_keys, keys);
+  return keys;
+}
+
+FamilyTraits traits_of(const Json& config, std::span<const Family> families) {
+  const Family* family = find_family_of_files(config, families);
+  return family ? family->traits() : union_of(families);
 }
 
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides,
                                   std::span<const Family> families) {
-  const std::string name = named_architecture(config);
-  std::string known;
-  for (const Family& family : families) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", family.architecture);
-    if (name != family.architecture && name != family.model_type) continue;
+  if (const Family* family = find_family(config, families)) {
     check_config_json(config);
-    return family.make(config, overrides);
+    return family->make(config, overrides);
   }
-  throw UserError(fmt::format("config.json: unknown architecture {}", name), "known: " + known);
+  std::string known;
+  for (const Family& family : families)
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", family.architecture);
+  throw UserError(fmt::format("config.json: unknown architecture {}", named_architecture(config)),
+                  "known: " + known);
 }
 
 std::unique_ptr<Model> make_model(const Json& config, const ModelOverrides& overrides) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "model/family.h"
 
 namespace weft {
 namespace {
@@ -44,13 +45,10 @@ std::string architecture_of(const Json& config) {
   return type && type->is_string() ? type->as_string() : "";
 }
 
-// Sizes by the families' names for them, where both have them.
+// Sizes by the family's names for them, where both have them.
 std::string other_sizes(const Json& theirs, const Json& ours) {
   std::string list;
-  for (const char* key :
-       {"vocab_size", "hidden_size", "d_model", "n_embd", "num_hidden_layers", "num_layers",
-        "num_decoder_layers", "n_layer", "num_attention_heads", "num_heads", "n_head",
-        "num_key_value_heads", "head_dim", "d_kv", "intermediate_size", "d_ff", "n_inner"}) {
+  for (const std::string& key : size_keys(ours)) {
     const Json *a = theirs.find(key), *b = ours.find(key);
     if (!a || !b || text_of(a) == text_of(b)) continue;
     list +=

@@ -2,18 +2,23 @@
 // that are not served.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "io/safetensors.h"
 #include "model/config_fields.h"
+#include "model/family.h"
 #include "model/head_in_files.h"
 #include "model/load.h"
+#include "model/stored.h"
 #include "model/t5/config.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/shared_data.h"
+#include "tests/tiny_decoders.h"
 
 namespace weft {
 namespace {
@@ -242,6 +247,64 @@ TEST_F(HeadInFiles, OfEveryFamilyIsItsOwnWhereItDiffers) {
   EXPECT_EQ(in_force(untied, {{"word_embeddings.weight", 1}, {"lm_head.weight", 1}}), untied);
   const Json llama = parse_json(R"({"architectures": ["LlamaForCausalLM"]})", "c");
   EXPECT_EQ(in_force(llama, {{"model.embed_tokens.weight", 1}, {"lm_head.weight", 2}}), llama);
+}
+
+// A family with names and defaults of its own is declared in its folder alone.
+const FamilyTraits& made_up_traits() {
+  static const FamilyTraits kTraits{.is_head_tied = true,
+                                    .head = "out.weight",
+                                    .embeddings = {"tokens.weight"},
+                                    .layer_keys = {"depth"},
+                                    .embedding_copies = {"side.tokens.weight"}};
+  return kTraits;
+}
+
+TEST_F(HeadInFiles, OfAMadeUpFamily) {
+  const Family families[] = {{"MadeUpForCausalLM", "made_up", nullptr, made_up_traits}};
+  const Json config = parse_json(R"({"architectures": ["MadeUpForCausalLM"]})", "c");
+  const FamilyTraits traits = traits_of(config, families);
+  EXPECT_EQ(traits.layer_keys, std::vector<std::string>{"depth"});
+  const auto read = [&](const std::vector<std::pair<std::string, float>>& tensors) {
+    in_force(config, tensors);
+    return config_in_force(HfFolder(folder_.path()), traits);
+  };
+  EXPECT_EQ(read({{"tokens.weight", 1}, {"out.weight", 1}}), config);
+  const Json untied = with(config, "tie_word_embeddings", false);
+  EXPECT_EQ(read({{"tokens.weight", 1}, {"out.weight", 2}}), untied);
+  EXPECT_EQ(read({{"tokens.weight", 1}, {"lm_head.weight", 2}}), config);  // another family's name
+  EXPECT_NE(error_of<UserError>([&] {
+              read({{"tokens.weight", 1}, {"side.tokens.weight", 2}});
+            }).find("side.tokens.weight is not the same as tokens.weight"),
+            std::string::npos);
+}
+
+TEST(FamilyTraits, OfEveryFamilyNameItsOwnParameters) {
+  const std::pair<const char*, Json> families[] = {
+      {"bloom", bloom()}, {"t5", t5()}, {"gpt2", parse_json(testing::kTinyGpt2, "c")}};
+  for (const auto& [name, tied] : families) {
+    const FamilyTraits& traits = traits_of(tied);
+    const Json config = with(tied, "tie_word_embeddings", false);
+    std::set<std::string> names;
+    for (const ParameterSpec& p : make_model(config, {})->parameters())
+      names.insert(stored_as(p).name);
+    EXPECT_TRUE(names.contains(traits.head)) << name;
+    EXPECT_TRUE(names.contains(traits.embeddings.front())) << name;
+    EXPECT_NE(config.find(traits.layer_keys.front()), nullptr) << name;
+  }
+}
+
+TEST(FamilyTraits, OfAnUnknownFamilyAreTransformersDefaults) {
+  const FamilyTraits& traits = traits_of(parse_json(R"({"model_type": "later"})", "c"));
+  EXPECT_TRUE(traits.is_unknown);
+  EXPECT_TRUE(traits.is_head_tied);
+  EXPECT_EQ(traits.head, "lm_head.weight");
+  // An architecture that is not built, of a family that is.
+  const Json part = parse_json(R"({"architectures": ["T5EncoderModel"], "model_type": "t5"})", "c");
+  EXPECT_EQ(&traits_of(part), &traits_of(t5()));
+  for (const Family& family : known_families()) {
+    const auto& all = traits.embeddings;
+    EXPECT_NE(std::find(all.begin(), all.end(), family.traits().embeddings.front()), all.end());
+  }
 }
 
 TEST_F(HeadInFiles, ADroppedTieIsWarnedOf) {

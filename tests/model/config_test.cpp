@@ -255,7 +255,8 @@ TEST(ModelConfig, AbsurdSizesAreNamed) {
 }
 
 TEST(Families, AreChosenAmongThoseGiven) {
-  const Family kOne[] = {{"TestForCausalLM", "test", known_families()[0].make}};
+  const Family kOne[] = {
+      {"TestForCausalLM", "test", known_families()[0].make, known_families()[0].traits}};
   EXPECT_EQ(make_model(with({{"architectures", Json::Array{"TestForCausalLM"}}}), {}, kOne)
                 ->parameters()
                 .size(),

@@ -12,6 +12,7 @@
 #include "graph/ops/linear.h"
 #include "model/bloom/config.h"
 #include "model/config_fields.h"
+#include "model/family.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
 #include "model/traced_head.h"
@@ -155,6 +156,16 @@ class BloomModel : public Model {
 
 std::unique_ptr<Model> make_bloom(const Json& config, const ModelOverrides& overrides) {
   return std::make_unique<BloomModel>(read_bloom_config(config, overrides));
+}
+
+const FamilyTraits& bloom_traits() {
+  static const FamilyTraits kTraits{
+      .head = kHeadName,
+      .embeddings = {kEmbedName, "word_embeddings.weight"},
+      .layer_keys = {"n_layer", "num_hidden_layers"},
+      .size_keys = {"hidden_size", "n_embed", "n_head", "num_attention_heads"},
+      .base_prefix = "transformer."};
+  return kTraits;
 }
 
 }  // namespace weft

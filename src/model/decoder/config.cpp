@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "model/config_fields.h"
+#include "model/decoder/hf_names.h"
 
 namespace weft {
 namespace {
@@ -22,6 +23,17 @@ void check_count(const DecoderConfig& c) {
 }
 
 }  // namespace
+
+FamilyTraits decoder_traits() {
+  return {.is_head_tied = false,
+          .head = kHeadName,
+          .embeddings = {kEmbedName},
+          .layer_keys = {"num_hidden_layers"},
+          .size_keys = {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+                        "intermediate_size"},
+          .base_prefix = "model.",
+          .stray_ends = {".rotary_emb.inv_freq"}};
+}
 
 DecoderConfig read_decoder_sizes(const Json& config, const std::string& family) {
   DecoderConfig c;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "model/family.h"
 #include "model/rope.h"
 
 namespace weft {
@@ -29,5 +30,7 @@ struct DecoderConfig {
 DecoderConfig read_decoder_config(const Json& config, const std::string& family);
 // The same without rope and the activation.
 DecoderConfig read_decoder_sizes(const Json& config, const std::string& family);
+// The names that files of all families of the kind have; the head is not tied by default.
+FamilyTraits decoder_traits();
 
 }  // namespace weft

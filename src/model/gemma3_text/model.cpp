@@ -201,4 +201,13 @@ std::unique_ptr<Model> make_gemma3_text(const Json& config, const ModelOverrides
   return std::make_unique<Gemma3Model>(read_gemma3_config(config, overrides));
 }
 
+const FamilyTraits& gemma3_text_traits() {
+  static const FamilyTraits kTraits = [] {
+    FamilyTraits traits = decoder_traits();
+    traits.is_head_tied = true;
+    return traits;
+  }();
+  return kTraits;
+}
+
 }  // namespace weft

@@ -14,6 +14,7 @@
 #include "graph/ops/gelu.h"
 #include "graph/ops/layernorm.h"
 #include "graph/ops/linear.h"
+#include "model/family.h"
 #include "model/gpt2/config.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
@@ -195,6 +196,17 @@ class Gpt2Model : public Model {
 
 std::unique_ptr<Model> make_gpt2(const Json& config, const ModelOverrides& overrides) {
   return std::make_unique<Gpt2Model>(read_gpt2_config(config, overrides));
+}
+
+const FamilyTraits& gpt2_traits() {
+  static const FamilyTraits kTraits{
+      .head = kHeadName,
+      .embeddings = {kEmbedName, "wte.weight"},
+      .layer_keys = {"n_layer", "num_hidden_layers"},
+      .size_keys = {"n_embd", "hidden_size", "n_head", "num_attention_heads", "n_inner"},
+      .base_prefix = "transformer.",
+      .stray_ends = {".attn.bias", ".attn.masked_bias"}};  // masks
+  return kTraits;
 }
 
 }  // namespace weft

@@ -9,4 +9,9 @@ std::unique_ptr<Model> make_llama(const Json& config, const ModelOverrides& over
   return make_decoder(read_llama_config(config), overrides);
 }
 
+const FamilyTraits& llama_traits() {
+  static const FamilyTraits kTraits = decoder_traits();
+  return kTraits;
+}
+
 }  // namespace weft

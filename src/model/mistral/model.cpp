@@ -9,4 +9,9 @@ std::unique_ptr<Model> make_mistral(const Json& config, const ModelOverrides& ov
   return make_decoder(read_mistral_config(config), overrides);
 }
 
+const FamilyTraits& mistral_traits() {
+  static const FamilyTraits kTraits = decoder_traits();
+  return kTraits;
+}
+
 }  // namespace weft

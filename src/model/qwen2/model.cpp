@@ -9,4 +9,9 @@ std::unique_ptr<Model> make_qwen2(const Json& config, const ModelOverrides& over
   return make_decoder(read_qwen2_config(config), overrides);
 }
 
+const FamilyTraits& qwen2_traits() {
+  static const FamilyTraits kTraits = decoder_traits();
+  return kTraits;
+}
+
 }  // namespace weft

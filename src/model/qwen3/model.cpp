@@ -9,4 +9,9 @@ std::unique_ptr<Model> make_qwen3(const Json& config, const ModelOverrides& over
   return make_decoder(read_qwen3_config(config), overrides);
 }
 
+const FamilyTraits& qwen3_traits() {
+  static const FamilyTraits kTraits = decoder_traits();
+  return kTraits;
+}
+
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "graph/ops/attention.h"
 #include "model/config_fields.h"
+#include "model/family.h"
 #include "model/overrides.h"
 
 namespace weft {
@@ -78,6 +79,19 @@ T5Config read_t5_config(const Json& config, const ModelOverrides& overrides) {
   c.is_output_scaled = flag_or(config, "scale_decoder_outputs", !c.has_separate_head);
   check_count(c);
   return c;
+}
+
+const FamilyTraits& t5_traits() {
+  static const FamilyTraits kTraits{
+      .embeddings = {"shared.weight"},
+      .layer_keys = {"num_layers", "num_decoder_layers", "num_hidden_layers"},
+      .size_keys = {"d_model", "hidden_size", "num_heads", "num_attention_heads", "d_kv", "d_ff"},
+      // Of cross attention, which old files have and nothing reads.
+      .stray_ends = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
+      .embedding_copies = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"},
+      .is_head_decided_by_files = true,
+      .scale_key = "scale_decoder_outputs"};
+  return kTraits;
 }
 
 }  // namespace weft
