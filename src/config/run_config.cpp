@@ -117,8 +117,8 @@ void bind_parallel(OptionTable& t, ParallelConfig& c) {
 
 void bind_train(OptionTable& t, TrainConfig& c) {
   t.add("train.precision", &c.precision,
-        "compute type; auto: on GPUs bf16 where they have it, else fp16, on the CPU fp32; fp16 "
-        "(GPUs only) uses dynamic loss scaling; final/ is always written in the type of "
+        "compute type; auto: on GPUs bf16 where they have it, else fp16 (T5: fp32), on the CPU "
+        "fp32; fp16 (GPUs only) uses dynamic loss scaling; final/ is always written in the type of "
         "model.path's weights (model.init: random: fp32; `weft export --dtype` converts)")
       .one_of({"auto", "fp32", "bf16", "fp16"})
       .answer(other_precision_words);

@@ -27,7 +27,8 @@ struct FamilyTraits {
   // Whether a head that the files lack, or that equals the embedding, is tied although
   // config.json has tie_word_embeddings: false.
   bool is_head_decided_by_files = false;
-  std::string scale_key = {};  // a flag for scaled logits, whose default is a tied head
+  bool overflows_fp16 = false;  // activations of trained weights exceed 65504
+  std::string scale_key = {};   // a flag for scaled logits, whose default is a tied head
 };
 
 struct Family {

@@ -17,6 +17,7 @@
 #include "planning/gpu_memory_check.h"
 #include "planning/idle_keys.h"
 #include "planning/memory_check.h"
+#include "planning/precision.h"
 #include "planning/rank_plans.h"
 #include "track/progress.h"
 #include "train/answers.h"
@@ -228,6 +229,8 @@ EvalReport evaluate(const RunConfig& given_config, const std::string& model, con
   if (!is_named) warn_of_unknown_tensors(source);
   ThreadPool pool(place.threads);
   const Backend own = given ? Backend{} : open_backend(config, ranks->rank(), Purpose::kEval);
+  if (const std::string line = fp16_warning(config, session.model_config); !line.empty())
+    log_warning("{}", line);
   if (!given) report_device(config, *own.device);
   const Backend& backend = given ? *given : own;
   const EvalRank rank{config, session, *rows, source, backend, *ranks, &pool, signals, options};

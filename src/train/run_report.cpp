@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "planning/backend.h"
 #include "planning/idle_keys.h"
+#include "planning/precision.h"
 #include "train/data_notes.h"
 #include "train/rank_agreement.h"
 #include "train/run_history.h"
@@ -49,6 +50,8 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
   if (!r.start.checkpoint) log_info("{}", r.file.resolved());
   for (const std::string& line : idle_keys(c, *r.session.model)) log_warning("{}", line);
   warn_of_schedule(c.train.schedule, r.length, {r.state.step, r.state.updates, record.last_lr()});
+  if (const std::string line = fp16_warning(c, r.session.model_config); !line.empty())
+    log_warning("{}", line);
   report_device(c, r.device);
   log_info("{}", start_line(c, *r.session.model, ranks.layout(), &engine, r.device));
   if (r.pack_size) log_info("data: {}", describe_pack(*r.pack_size));

@@ -177,6 +177,16 @@ TEST_P(FamiliesGpu, FastModeIsCloseInEveryLayoutAndTrainsAsTheCpuDoes) {
   }
 }
 
+// examples/workloads/5-bloomz-imdb.yaml: fp16, recomputation and ZeRO stage 3 on two ranks, a row
+// at a time, rows padded to buckets.
+TEST_P(FamiliesGpu, BloomInFp16TrainsAsWorkloadFiveDoes) {
+  MeshRun r = run("bloom", "dynamic", "fp16", "fast");
+  r.config.train.recompute = "full";
+  const MeshResult two = train_at(r, {2, 1, "zero3", 1});
+  expect_as_cpu(r, two, "bloom fp16");
+  EXPECT_NE(two.losses[0], two.losses[1]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, FamiliesGpu, ::testing::ValuesIn(gpu_backend_names()),
                          [](const auto& b) { return b.param; });
 

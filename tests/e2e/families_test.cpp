@@ -98,6 +98,22 @@ TEST_P(T5, ShiftsTheAnswerByItsStartAndCountsCutRows) {
   EXPECT_TRUE(contains(trained.err + trained.out, "rows cut to")) << trained.err;
 }
 
+TEST_P(T5, InFp16WarnsOfOverflow) {
+  const auto run = [&](const std::string& precision) {
+    return run_to_end(
+        run_.words("train",
+                   {"data.train=" + (run_ / "rows.jsonl").string(), "data.source={q}",
+                    "data.target={a}", "data.target_length=12", "train.steps=1",
+                    "launch.device=cpu", "train.precision=" + precision, "name=" + precision}),
+        {.env = {{"WEFT_CPU_LEVEL", "ref"}}});  // the only CPU level with fp16
+  };
+  const Ended half = run("fp16"), brain = run("bf16");
+  EXPECT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_EQ(brain.exit_code, 0) << brain.err;
+  EXPECT_TRUE(contains(half.err, "t5 models have activations beyond fp16's largest")) << half.err;
+  EXPECT_FALSE(contains(brain.err, "activations beyond")) << brain.err;
+}
+
 TEST_P(T5, HeadsOfItsOwnAreWrittenAndReadBack) {
   run_.change_config("tie_word_embeddings", false);
   train_well({"train.steps=1", "name=own"});

@@ -26,11 +26,26 @@ class PrecisionTest : public ::testing::Test {
 TEST(Precision, TheBestThatAllGpusHave) {
   const CudaInfo::Gpu turing{"Tesla T4", int64_t{16} << 30, 7, 5}, ampere{"A100", 0, 8, 0},
       hopper{"H200", 0, 9, 0};
-  EXPECT_EQ(best_gpu_precision({ampere}), "bf16");
-  EXPECT_EQ(best_gpu_precision({hopper, ampere}), "bf16");
-  EXPECT_EQ(best_gpu_precision({turing}), "fp16");
-  EXPECT_EQ(best_gpu_precision({hopper, turing}), "fp16");
-  EXPECT_EQ(best_gpu_precision({}), "bf16");  // planned for another machine
+  for (const bool overflows : {false, true}) {
+    const char* without_bf16 = overflows ? "fp32" : "fp16";
+    EXPECT_EQ(best_gpu_precision({ampere}, overflows), "bf16");
+    EXPECT_EQ(best_gpu_precision({hopper, ampere}, overflows), "bf16");
+    EXPECT_EQ(best_gpu_precision({turing}, overflows), without_bf16);
+    EXPECT_EQ(best_gpu_precision({hopper, turing}, overflows), without_bf16);
+    EXPECT_EQ(best_gpu_precision({}, overflows), "bf16");  // planned for another machine
+  }
+}
+
+// transformers keeps parts of T5 in fp32 and clamps the rest.
+TEST_F(PrecisionTest, Fp16IsWarnedOfWhereTheFamilyOverflowsIt) {
+  const Json t5 = parse_json(R"({"architectures": ["T5ForConditionalGeneration"]})", "c");
+  const Json bloom = parse_json(R"({"architectures": ["BloomForCausalLM"]})", "c");
+  const RunFile half = read({"train.precision=fp16"}), other = read({"train.precision=bf16"});
+  const std::string warning = fp16_warning(half.config(), t5);
+  for (const char* part : {"train.precision: fp16", "t5", "65504", "bf16 or fp32"})
+    EXPECT_NE(warning.find(part), std::string::npos) << warning;
+  EXPECT_EQ(fp16_warning(half.config(), bloom), "");
+  EXPECT_EQ(fp16_warning(other.config(), t5), "");
 }
 
 TEST_F(PrecisionTest, AutoIsFp32OnTheCpu) {

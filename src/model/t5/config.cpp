@@ -90,6 +90,8 @@ const FamilyTraits& t5_traits() {
       .stray_ends = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
       .embedding_copies = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"},
       .is_head_decided_by_files = true,
+      // transformers keeps the feed-forward's wo in fp32 and clamps infinities; nothing here does.
+      .overflows_fp16 = true,
       .scale_key = "scale_decoder_outputs"};
   return kTraits;
 }
