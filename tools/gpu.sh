@@ -148,8 +148,9 @@ test)
   part nccl 40 "$build/tests/test_comm" --gtest_filter='*Nccl*' || true
   part generate 40 "$build/tests/test_generate" --gtest_filter='*Gpu*/cuda_qwen2*:*Gpu*/cuda_llama*' || true
   part cmd 40 "$build/tests/test_cmd" --gtest_filter='*Command.Gpu*' || true
-  part golden 80 "$build/tests/test_golden" --gtest_filter='*_cuda' || true
-  part dist 120 "$build/tests/test_dist" --gtest_filter='*/cuda:*/cuda_qwen2*:*/cuda_llama*' || true
+  part golden 160 "$build/tests/test_golden" --gtest_filter='*_cuda' || true
+  part dist 180 "$build/tests/test_dist" \
+    --gtest_filter='*/cuda:*/cuda_qwen2*:*/cuda_llama*:*/cuda_bloom*:*/cuda_t5*' || true
   part kernel 300 env WEFT_TEST_GPU_ALONE=1 "$build/tests/test_kernel" \
     --gtest_filter='-*/planned:*/neon*:*/avx*:*/amx*' || true
   end

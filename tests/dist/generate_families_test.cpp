@@ -1,5 +1,5 @@
 // tests/dist/generate_families_test.cpp: BLOOM and T5: a source that is encoded once, biases of
-// cached keys, on one rank and on several.
+// cached keys, on one rank and on several, on CPUs and GPUs.
 #include <cmath>
 
 #include "base/error.h"
@@ -15,6 +15,8 @@ namespace weft::testing {
 namespace {
 
 using Ids = std::vector<int32_t>;
+
+std::vector<std::string> families() { return {"bloom", "t5", "t5_v11"}; }
 
 // Weights are large, so that the next token depends on all tokens before it.
 std::unique_ptr<Model> large_model(const std::string& family) {
@@ -178,19 +180,49 @@ TEST_P(GenerateFamily, RanksHaveTheTokensOfOne) {
   }
 }
 
-TEST_P(GenerateFamily, AnEmulatedGpuHasTheCpusTokens) {
-  const Prompts prompts = {tokens(4, 20), tokens(5, 3)};
+INSTANTIATE_TEST_SUITE_P(All, GenerateFamily, ::testing::ValuesIn(families()),
+                         [](const auto& c) { return c.param; });
+
+using GpuCase = std::tuple<std::string, std::string>;  // backend, family
+
+class GenerateFamilyGpu : public ::testing::TestWithParam<GpuCase> {
+ protected:
+  std::string backend_ = std::get<0>(GetParam());
+  bool is_real_ = backend_ == "cuda";  // the emulated one is slow
+  std::unique_ptr<Model> model_ = large_model(std::get<1>(GetParam()));
+};
+
+TEST_P(GenerateFamilyGpu, HasTheCpusTokens) {
+  const Prompts prompts = is_real_ ? mixed_prompts() : Prompts{tokens(4, 20), tokens(5, 3)};
+  const SampleOptions sample = greedy(is_real_ ? 20 : 6);
   ThreadPool pool(2);
   const auto make = [&](const TestBackend& backend) {
-    return Generator(*model_, {2, 40, Dtype::kF32}, *backend.kernels, &pool, load_random,
+    return Generator(*model_, {2, 80, Dtype::kF32}, *backend.kernels, &pool, load_random,
                      backend.device);
   };
-  const Prompts wanted = make({&cpu_kernels(), &host_device()}).generate(prompts, greedy(6));
-  EXPECT_EQ(make(find_backend("cuda_emulated")).generate(prompts, greedy(6)), wanted);
+  const Prompts wanted = make({&cpu_kernels(), &host_device()}).generate(prompts, sample);
+  EXPECT_EQ(make(find_backend(backend_)).generate(prompts, sample), wanted);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GenerateFamily, ::testing::Values("bloom", "t5", "t5_v11"),
-                         [](const auto& c) { return c.param; });
+TEST_P(GenerateFamilyGpu, RanksHaveTheCpusTokens) {
+  const Prompts prompts = is_real_ ? mixed_prompts() : Prompts{tokens(5, 3)};
+  const SampleOptions sample = greedy(is_real_ ? 12 : 3);
+  const Prompts wanted =
+      generate(*model_, config_of(1, 1, "none", "fast"), prompts, sample, "", 80);
+  EXPECT_EQ(generate(*model_, config_of(1, 2, "none", "fast"), prompts, sample, backend_, 80),
+            wanted);
+  if (!is_real_) return;
+  EXPECT_EQ(generate(*model_, config_of(2, 2, "zero3", "fast"), prompts, sample, backend_, 80),
+            wanted);
+}
+
+// The names begin with the backend's: tools/gpu.sh selects those of the real one.
+INSTANTIATE_TEST_SUITE_P(All, GenerateFamilyGpu,
+                         ::testing::Combine(::testing::ValuesIn(gpu_backend_names()),
+                                            ::testing::ValuesIn(families())),
+                         [](const auto& c) {
+                           return std::get<0>(c.param) + "_" + std::get<1>(c.param);
+                         });
 
 TEST(GenerateT5, ASourceMayBeLongerThanTheAnswer) {
   const auto model = large_model("t5");
