@@ -200,8 +200,8 @@ void bind_eval(OptionTable& t, EvalConfig& c) {
       .at_most(1 << 30);
   t.add("eval.match", &c.match,
         "how answers are compared with data.target: exact; or also as SQL, where case outside "
-        "quotes, spaces, kind of quotes, a final semicolon and the order of conditions joined by "
-        "AND do not matter")
+        "quotes (ASCII letters), spaces, kind of quotes, semicolons at the end and the order of a "
+        "WHERE's conditions joined by AND do not matter")
       .one_of({"exact", "sql"});
   t.add("eval.max_new_tokens", &c.max_new_tokens, "tokens of a generated answer")
       .at_least(1)

@@ -1,4 +1,4 @@
-// model/check_config.cpp: quantization and token ids.
+// model/check_config.cpp: quantization, pruned heads and token ids.
 #include "model/check_config.h"
 
 #include <limits>
@@ -19,6 +19,15 @@ void refuse_quantization(const Json& config) {
                     "use the unquantized model; if the weights are plain fp32, bf16 or "
                     "fp16, remove the field from config.json");
   }
+}
+
+// transformers 4 removes these heads' rows from the weights before it reads them.
+void refuse_pruned_heads(const Json& config) {
+  const Json* heads = config.find("pruned_heads");
+  if (!heads || heads->is_null() || (heads->is_object() && heads->as_object().empty())) return;
+  throw UserError(fmt::format("config.json: pruned_heads is {}, which is not built for any model",
+                              heads->dump()),
+                  "remove it if the weights have all heads");
 }
 
 bool is_token_id(const Json& value) {
@@ -42,6 +51,7 @@ void check_token_id(const Json& config, const char* key, bool takes_list) {
 
 void check_config_json(const Json& config) {
   refuse_quantization(config);
+  refuse_pruned_heads(config);
   check_token_id(config, "eos_token_id", true);
   check_token_id(config, "bos_token_id", false);
   check_token_id(config, "pad_token_id", false);

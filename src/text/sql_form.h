@@ -4,7 +4,7 @@
 //   - case outside quotes (ASCII letters)
 //   - spaces and line ends between words and signs
 //   - the kind of quotes: 'x', "x" and `x` are the same
-//   - a semicolon at the end
+//   - semicolons at the end
 //   - the order of the conditions that AND joins in a WHERE, also in that of a subquery. A
 //     condition with OR outside parentheses, or with a BETWEEN, CASE or parenthesis that is not
 //     complete, keeps its order.

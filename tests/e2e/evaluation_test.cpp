@@ -204,6 +204,16 @@ TEST(Evaluation, ContradictionsAreRefused) {
   EXPECT_FALSE(fs::exists(run.dir()));
 }
 
+TEST(Evaluation, SqlMatchNeedsATargetInEvalToo) {
+  const TinyRun run;
+  write_pairs(run);
+  const Ended ended =
+      run_to_end(run.words("eval", {"data.eval=" + (run / "eval.txt").string(), "eval.match=sql"},
+                           {"--model", (run / "model").string()}));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, {"eval.match is sql", "data.target"});
+}
+
 // What only training reads does not prevent an evaluation.
 TEST(Evaluation, KeysOfTrainingAreNotChecked) {
   const TinyRun run;

@@ -96,6 +96,8 @@ TEST_P(T5, ShiftsTheAnswerByItsStartAndCountsCutRows) {
   const Ended trained = train({"data.target_length=8", "train.steps=1"});
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_TRUE(contains(trained.err + trained.out, "rows cut to")) << trained.err;
+  EXPECT_TRUE(contains(trained.err + trained.out, "(0 in the source, ")) << trained.err;
+  EXPECT_TRUE(contains(trained.err + trained.out, " in the target)")) << trained.err;
 }
 
 TEST_P(T5, InFp16WarnsOfOverflow) {

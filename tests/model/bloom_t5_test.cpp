@@ -99,6 +99,8 @@ TEST(FamilyConfigs, FieldsThatAreNotServedAreNamed) {
       {with(t5(), "is_encoder_decoder", false), "is_encoder_decoder false is not built"},
       {with(t5(), "decoder_start_token_id", 100), "decoder_start_token_id 100 is not below"},
       {with(t5(), "decoder_start_token_id", "pad"), "\"decoder_start_token_id\" is \"pad\""},
+      {with(t5(), "tie_encoder_decoder", true), "tie_encoder_decoder is true"},
+      {with(bloom(), "pruned_heads", parse_json(R"({"0": [1]})", "c")), "pruned_heads is {\"0\":"},
       {with(t5(), "d_kv", 512), "a d_kv of 512 is not built"},
       {with(t5(), "d_model", 0), "\"d_model\" must be a positive whole number"},
       {with(t5(), "num_layers", 5000), "num_layers"},
@@ -109,6 +111,15 @@ TEST(FamilyConfigs, FieldsThatAreNotServedAreNamed) {
     EXPECT_NE(e.find(part), std::string::npos) << e << "\nwanted: " << part;
     EXPECT_TRUE(e.starts_with("config.json: ")) << e;
   }
+}
+
+// As transformers 4 wrote them into every file.
+TEST(FamilyConfigs, DefaultsOfUnbuiltFieldsAreNotRefused) {
+  Json config = with(t5(), "pruned_heads", Json(Json::Object{}));
+  config.set("tie_encoder_decoder", false);
+  EXPECT_EQ(make_model(config, {})->parameters().size(), make_model(t5(), {})->parameters().size());
+  // Only an encoder-decoder has two sides to tie.
+  EXPECT_NO_THROW(make_model(with(bloom(), "tie_encoder_decoder", true), {}));
 }
 
 TEST(FamilyConfigs, NumLayersKeepsTheFirst) {

@@ -46,6 +46,7 @@ bool read_is_gated(const Json& config) {
 }  // namespace
 
 T5Config read_t5_config(const Json& config, const ModelOverrides& overrides) {
+  refuse_if_set(config, {"tie_encoder_decoder"});
   T5Config c;
   c.d_model = positive(config, "d_model", kMostWidth);
   c.d_kv = positive(config, "d_kv", kMostWidth);
