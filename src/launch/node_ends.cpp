@@ -40,6 +40,9 @@ void NodeEnds::note(const RankEnd& end, int stop_signal) {
 
 bool NodeEnds::end_node(int node) {
   bool is_any_running = false;
+  // A place that was given for the next generation, which may be larger, and never started.
+  if (static_cast<size_t>(node + 1) * static_cast<size_t>(ranks_per_node_) > ranks_.size())
+    return false;
   for (int r = node * ranks_per_node_; r < (node + 1) * ranks_per_node_; ++r) {
     Rank& rank = ranks_.at(static_cast<size_t>(r));
     if (rank.kind != Kind::kRunning) continue;
@@ -61,6 +64,12 @@ void NodeEnds::refuse(int node, const std::string& words, int exit_code) {
 
 bool NodeEnds::all_ended() const {
   return std::none_of(ranks_.begin(), ranks_.end(),
+                      [](const Rank& rank) { return rank.kind == Kind::kRunning; });
+}
+
+bool NodeEnds::has_ended(int node) const {
+  const auto begin = ranks_.begin() + std::ptrdiff_t{node} * ranks_per_node_;
+  return std::none_of(begin, begin + ranks_per_node_,
                       [](const Rank& rank) { return rank.kind == Kind::kRunning; });
 }
 

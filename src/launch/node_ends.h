@@ -19,6 +19,7 @@ class NodeEnds {
   void refuse(int node, const std::string& words, int exit_code);  // they were never started
 
   bool all_ended() const;
+  bool has_ended(int node) const;     // all its ranks have
   bool is_well(int64_t rank) const;   // it has done its work, or saved and stopped
   bool may_pass(int64_t rank) const;  // it has died or lost its peers, which rank 0 may survive
   bool is_death(int64_t rank) const;  // of which it may be replaced: also where its agent killed it

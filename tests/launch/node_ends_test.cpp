@@ -93,6 +93,18 @@ TEST(NodeEnds, ALostNodeEndsItsRanks) {
   EXPECT_TRUE(ends.lost_nodes().empty());
 }
 
+// It was placed for the next generation, which is larger.
+TEST(NodeEnds, ANodeThatWasNeverStartedHasNoRanks) {
+  NodeEnds ends(2, 2);
+  EXPECT_FALSE(ends.lose(2, "node 2 was lost"));
+  EXPECT_FALSE(ends.all_ended());
+  for (int64_t r = 0; r < 4; ++r) {
+    EXPECT_EQ(ends.has_ended(0), r >= 2);
+    ends.note(exited(r, 0), 0);
+  }
+  EXPECT_TRUE(ends.has_ended(1));
+}
+
 TEST(NodeEnds, RanksThatMadeWayForAnotherLayoutHaveStopped) {
   const NodeEnds ends = ends_of({exited(0, 192), exited(1, 192), exited(2, 192), exited(3, 192)});
   EXPECT_FALSE(ends.cause());
