@@ -199,6 +199,7 @@ void Agent::start(const NodeStart& start) {
     job_.has_snapshots = start.has_snapshots;
     job_.watches_hangs = true;
     job_.unkillable_ms = options_.unkillable_ms;
+    job_.park_ms = options_.park_ms;
     job_.describe_call = options_.describe_call;
     job_.node = {static_cast<int>(start.node * start.ranks_per_node),
                  static_cast<int>(start.num_nodes * start.ranks_per_node), start.store,

@@ -25,6 +25,7 @@ struct AgentOptions {
   // not acknowledge what is sent.
   int64_t give_up_ms = 20'000;
   int64_t unkillable_ms = 30'000;  // JobOptions' one: then this node counts as lost
+  int64_t park_ms = 10'000;        // JobOptions' one
   std::string program = "/proc/self/exe";
   // JobOptions' one: a rank's last collective in words.
   std::function<std::string(uint64_t call)> describe_call = nullptr;

@@ -66,6 +66,7 @@ void Agent::resume(const Resume& resume) {
 // ------------------------------------------------------------------ in place of a lost node
 
 void Agent::begin_fetch() {
+  static_cast<void>(ranks_->world().begin_saving());  // what was in the lost node's memory
   fetch_begin_ms_ = monotonic_ms();
   fetch_ = std::make_unique<CopyFetch>(start_.copies_at, secret_, start_.node, start_.step,
                                        ranks_->shared_slots());

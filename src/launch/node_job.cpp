@@ -47,6 +47,7 @@ void NodeSupervisor::advance() {
   if (phase_ == Phase::kGathering) return gather();
   if (phase_ == Phase::kParking) return advance_parking();
   if (ends_.all_ended()) return judge();
+  if (phase_ == Phase::kRunning && is_rest_parked()) begin_closing("rank 0 has finished");
   if (phase_ == Phase::kClosing && kill_at_ && Clock::now() >= *kill_at_) {
     kill_at_.reset();
     for (JoinedAgent* node : nodes_) {
@@ -81,6 +82,7 @@ void NodeSupervisor::start_generation() {
   open_store();
   is_counted_ = is_free_ = false;
   ends_.begin(layout_.num_nodes);
+  parked_.assign(nodes_.size(), std::nullopt);
   kill_at_.reset();
   phase_ = Phase::kRunning;
   for (int n = 0; n < layout_.num_nodes; ++n)

@@ -45,7 +45,6 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   const bool can_park = has_snapshots_ && phase_ == Phase::kRunning && !is_growing_;
   if (!can_park || !may_recover()) return begin_closing(reason);
   phase_ = Phase::kParking;
-  parked_.assign(nodes_.size(), std::nullopt);
   is_fresh_.assign(nodes_.size(), false);
   has_warned_ = false;
   gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);
@@ -57,10 +56,23 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
 }
 
 // A node whose ranks have parked although nobody has died: one of them has waited for too long.
+// While rank 0 finishes nobody needs them, but they say so only once: rank 0 may still be lost.
 void NodeSupervisor::handle_parked(const JoinedAgent& from, Parked parked) {
-  if (from.node < 0 || parked.generation != generation_) return;
-  if (phase_ == Phase::kRunning && !is_finishing()) begin_parking(parked.reason, true);
-  if (phase_ == Phase::kParking) parked_.at(static_cast<size_t>(from.node)) = std::move(parked);
+  const bool is_awaited = phase_ == Phase::kRunning || phase_ == Phase::kParking;
+  if (from.node < 0 || parked.generation != generation_ || !is_awaited) return;
+  const std::string reason = parked.reason;
+  parked_.at(static_cast<size_t>(from.node)) = std::move(parked);
+  if (phase_ == Phase::kRunning && !is_finishing()) begin_parking(reason, true);
+}
+
+// Rank 0 has done its work, and whoever is left waits for a rank that nobody will replace.
+bool NodeSupervisor::is_rest_parked() const {
+  if (!ends_.is_well(0)) return false;
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const bool is_quiet = parked_[n] || ends_.has_ended(static_cast<int>(n));
+    if (nodes_[n] != nullptr && !is_quiet) return false;
+  }
+  return true;
 }
 
 // The death of a rank, or the loss of a node, may arrive after what other nodes have made of it:
@@ -73,10 +85,9 @@ void NodeSupervisor::note_death(const std::string& words) {
 // A lost node's slots live on as copies.
 void NodeSupervisor::react_to_loss(int node, const std::string& words) {
   const bool was_parking = phase_ == Phase::kParking;
-  note_death(words);
-  if (!was_parking) return;
   parked_.at(static_cast<size_t>(node)).reset();
-  is_fresh_.at(static_cast<size_t>(node)) = false;
+  note_death(words);
+  if (was_parking) is_fresh_.at(static_cast<size_t>(node)) = false;
 }
 
 bool NodeSupervisor::are_all_quiet() const {
@@ -137,11 +148,21 @@ void NodeSupervisor::advance_parking() {
   if (fill_lost_places()) return resume(*step, cause);
   // An elastic run goes on without nodes; the first one's next agent is on its way.
   const bool is_any_missing = std::find(nodes_.begin() + 1, nodes_.end(), nullptr) != nodes_.end();
+  if (stop_signal_ != 0 && is_any_missing)
+    return fail_parked(fmt::format(
+        "{}; {}: no other node has taken its place, so step {} could not be saved: the steps since "
+        "{} are lost",
+        ends_.lost_nodes().front(), signal_name(stop_signal_), last_step_, o_.job.saved_words()));
   if (choice_.is_elastic() && is_any_missing) return begin_closing(parked_reason_);
-  if (Clock::now() >= gather_until_) return fail(-1, missing_words(), kPeerExit);
+  if (Clock::now() >= gather_until_) return fail_parked(missing_words());
   if (!std::exchange(has_warned_, true) && nodes_[0] != nullptr)
     log_warning("{}; waiting for another node: weft agent --join {} --secret-file {}",
                 parked_reason_, agents_.endpoint(), o_.secret_file);
+}
+
+void NodeSupervisor::fail_parked(const std::string& words) {
+  for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
+  fail(-1, words, kPeerExit);
 }
 
 void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& cause) {
@@ -154,6 +175,7 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
   ++generation_;
   ends_.begin(layout_.num_nodes);
   open_store();
+  parked_.assign(nodes_.size(), std::nullopt);
   is_counted_ = is_free_ = false;
   is_growing_ = false;  // asked again where it still can
   phase_ = Phase::kRunning;
@@ -169,6 +191,7 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
     start.copies_at = nodes_[(n + 1) % nodes_.size()]->hello->slots;
     agents_.send(*nodes_[n], NodeMessage::kStart, start.write());
   }
+  if (stop_signal_ != 0) ask_to_stop();  // of a fresh first node nobody has
   report("started", -1, fmt::format("generation {}", generation_));
 }
 

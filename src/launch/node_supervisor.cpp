@@ -32,17 +32,21 @@ void NodeSupervisor::handle_signal(const ArrivedSignal& signal) {
   if (stop_signal_ == 0) stop(signal.number);
 }
 
-// Whether there is anything to save is known on the first node, which answers kStopping.
 void NodeSupervisor::stop(int signal) {
   stop_signal_ = signal;
   report("stopping", -1, signal_name(signal));
-  const bool waits_for_node =
-      phase_ == Phase::kParking && std::find(nodes_.begin(), nodes_.end(), nullptr) != nodes_.end();
-  if (phase_ == Phase::kGathering || waits_for_node) {
+  if (phase_ == Phase::kGathering) {
     write_signal_line(signal, o_.job.early_words);
     return finish(128 + signal, fmt::format("{} ended the run", signal_name(signal)));
   }
-  if (nodes_[0] != nullptr) agents_.send(*nodes_[0], NodeMessage::kStop, write_number(signal));
+  const bool waits_for_node = phase_ == Phase::kParking && !is_complete();
+  if (!waits_for_node) ask_to_stop();  // else advance_parking() knows more
+}
+
+// Whether there is anything to save is known on the first node, which answers kStopping.
+void NodeSupervisor::ask_to_stop() {
+  if (nodes_[0] != nullptr)
+    agents_.send(*nodes_[0], NodeMessage::kStop, write_number(stop_signal_));
 }
 
 // ------------------------------------------------------------------ messages
@@ -111,7 +115,8 @@ void NodeSupervisor::handle_stopping(bool saves) {
     write_signal_line(stop_signal_, o_.job.early_words);
     return begin_closing("stopped before the first step");
   }
-  if (stop_signal_ != 0) write_signal_line(stop_signal_, o_.job.noted_words);
+  if (stop_signal_ != 0 && !std::exchange(is_noted_, true))
+    write_signal_line(stop_signal_, o_.job.noted_words);
   for (JoinedAgent* node : nodes_) {
     if (node != nullptr && node->node > 0)
       agents_.send(*node, NodeMessage::kStop,
@@ -167,7 +172,10 @@ void NodeSupervisor::look_for_lost() {
       continue;
     }
     const bool is_needed = had_ranks && (agent.node == 0 || !is_finishing());
-    if (is_needed || phase_ == Phase::kParking) react_to_loss(agent.node, words);
+    if (is_needed || phase_ == Phase::kParking)
+      react_to_loss(agent.node, words);
+    else
+      parked_.at(static_cast<size_t>(agent.node)).reset();
   }
   if (exit_code_ || !first_->has_ended()) return;
   if (!std::exchange(has_first_joined_, false))

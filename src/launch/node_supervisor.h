@@ -42,6 +42,7 @@ class NodeSupervisor {
   void handle_signals();
   void handle_signal(const ArrivedSignal& signal);
   void stop(int signal);
+  void ask_to_stop();
   void handle(JoinedAgent& from, const Frame& frame);
   void handle_stopping(bool saves);
   void report_spares();
@@ -81,6 +82,7 @@ class NodeSupervisor {
   void ask_to_park(const std::string& reason, bool is_hang, bool is_end);
   void begin_parking(const std::string& reason, bool is_hang);
   void handle_parked(const JoinedAgent& from, Parked parked);
+  bool is_rest_parked() const;
   void note_death(const std::string& words);
   void react_to_loss(int node, const std::string& words);
   bool are_all_quiet() const;
@@ -89,6 +91,7 @@ class NodeSupervisor {
   std::string memory_fault() const;
   bool fill_lost_places();
   void advance_parking();
+  void fail_parked(const std::string& words);
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
   void count_restart(const std::string& reason);
   void warn_of_restart(const std::string& words, const std::string& from) const;
@@ -119,7 +122,7 @@ class NodeSupervisor {
   bool has_snapshots_ = false;          // they have slots
   std::unique_ptr<StoreServer> store_;  // of this generation
   Phase phase_ = Phase::kGathering;
-  std::vector<std::optional<Parked>> parked_;  // of each node, in kParking
+  std::vector<std::optional<Parked>> parked_;  // of each node
   std::vector<bool> is_fresh_;                 // its agent takes the place of a lost one
   bool has_warned_ = false;                    // that another node is waited for
   bool is_hang_ = false;                       // ranks have parked, and nobody has died so far
@@ -139,6 +142,7 @@ class NodeSupervisor {
   bool was_opened_ = false;  // the run directory is this run's
   Clock::time_point status_at_;
   int stop_signal_ = 0;
+  bool is_noted_ = false;  // the signal, on standard error
   std::optional<int64_t> first_urgent_ms_;
   bool is_early_ = false, is_cut_off_ = false;
   bool is_growing_ = false;  // the ranks were asked to save and end, for a larger layout

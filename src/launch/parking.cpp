@@ -36,8 +36,9 @@ void Parking::end() {
 
 // One that lives gets the time of a rank that does not hang. One that starts or recovers has
 // nothing to complete, and may be connecting to a rank that is gone, which nothing ends: a new
-// process is faster.
+// process is faster. Rank 0 that finishes the run needs nobody and does not park: it ends.
 bool Parking::is_late(int rank) const {
+  if (ranks_.number(rank) == 0 && ranks_.world().is_finishing()) return false;
   const Phase phase = ranks_.world().heartbeat(rank).read().phase;
   const bool is_new = phase == Phase::kStarting || phase == Phase::kRecovering;
   const bool is_given_less = is_new || (is_hurried_ && !watch_.is_alive(rank));
@@ -57,7 +58,9 @@ bool Parking::is_quiet() {
   for (int r = 0; r < ranks_.size(); ++r) {
     if (!ranks_[r].is_running || ranks_.world().is_parked(r)) continue;
     is_quiet = false;
-    if (!ranks_[r].was_killed && is_late(r)) kill(r);
+    if (ranks_[r].was_killed || !is_late(r)) continue;
+    kill(r);
+    return false;  // reading a stack may take seconds, and the supervisor waits for beats
   }
   return is_quiet;
 }

@@ -25,7 +25,7 @@ class Parking {
   void begin(const std::string& reason);  // also aborts the world; does nothing where it has begun
   void hurry(bool is_hurried) { is_hurried_ = is_hurried; }  // nobody has died: one of them hangs
   bool has_begun() const { return began_.has_value(); }
-  // Whether each rank is parked or has ended. Kills those that are late.
+  // Whether each rank is parked or has ended. Kills those that are late, one per call.
   bool is_quiet();
   void end();  // they run again
 

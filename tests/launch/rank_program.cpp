@@ -4,9 +4,9 @@
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
 // SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
-// of JobOptions; NODE_NAMES ("n[1-2]"): where an engine has started agents; BUILD: the commit that
-// it claims; SILENCE_MS: after which an agent stops its ranks, and after twice as much its node is
-// lost. rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
+// of JobOptions; PARK_MS: likewise; NODE_NAMES ("n[1-2]"): where an engine has started agents; BUILD:
+// the commit that it claims; SILENCE_MS: after which an agent stops its ranks, and after twice as
+// much its node is lost. rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
 #include <sched.h>
 #include <unistd.h>
 
@@ -28,6 +28,7 @@
 #include "launch/node_job.h"
 #include "launch/rank_context.h"
 #include "launch/slurm_node_list.h"
+#include "tests/launch/surviving_rank.h"
 
 namespace weft {
 namespace {
@@ -68,6 +69,11 @@ int count_cores() {
 
 int run_rank(const RankContext& me, const std::string& what, int arg) {
   const LeaseWatch lease(me);
+  if (what == "survive") {  // ARG: testing::survive's late_ms and slow_ms
+    auto* sums = static_cast<float*>(me.world->take_arena(me.local_rank(), 64));
+    return testing::survive(me, arg, arg,
+                            [&](Comm& comm) { return train_for_ever(me, comm, sums, 16, 0); });
+  }
   const auto comm = me.node ? make_nodes_comm(me.world, me.local_rank(), *me.node)
                             : make_shm_comm(me.world, me.rank);
   const bool is_chosen = me.rank == arg;
@@ -108,6 +114,8 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     while (me.world->stop_word() == 0) sleep_ms(1);
     return 0;
   }
+  if (what == "end" || what == "end_dies" || what == "end_parks")
+    return testing::finish_alone(me, *comm, arg, what == "end_dies", what == "end_parks");
   if (what == "deaf") {  // ignores the abort, but ends by itself if nobody ends the job
     sleep_ms(is_chosen ? 50 : 60'000);
     return is_chosen ? 1 : 0;
@@ -134,6 +142,7 @@ int run_as_agent(const std::vector<std::string>& words) {
   options.is_first = std::getenv(kFirstAgentVariable) != nullptr;
   options.join_ms = 3000;
   options.unkillable_ms = number_of("UNKILLABLE_MS", options.unkillable_ms);
+  options.park_ms = number_of("PARK_MS", options.park_ms);
   options.silence_ms = number_of("SILENCE_MS", options.silence_ms);
   options.lease_ms = number_of("SILENCE_MS", options.lease_ms * 2 / 3) * 3 / 2;
   return run_agent(options);

@@ -1,0 +1,110 @@
+// tests/launch/node_memory_test.cpp: a job on several nodes whose ranks outlive others.
+#include "tests/launch/node_job.h"
+
+namespace weft::testing {
+namespace {
+
+class NodeMemory : public NodeJob {
+ protected:
+  void start(const std::vector<std::string>& what, std::map<std::string, std::string> env = {}) {
+    env["SNAPSHOTS"] = "1";
+    train(what, env);
+    agent_ = join("agent", "", [park_ms = env["PARK_MS"]] {
+      if (!park_ms.empty()) ::setenv("PARK_MS", park_ms.c_str(), 1);
+    });
+  }
+  std::unique_ptr<Process> agent_;
+};
+
+TEST_F(NodeMemory, ALostNodesPlaceIsTakenAndAllGoOnFromMemory) {
+  start({"survive"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  const auto spare = join("spare");
+  ASSERT_TRUE(train_->says("has joined as a spare"));
+  agent_->send(SIGKILL);
+  ASSERT_TRUE(train_->says("event continued -1 7")) << train_->text();
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  for (int r = 0; r < 4; ++r)
+    EXPECT_EQ(train_->count(fmt::format("rank {} replaces another", r)), r < 2 ? 0 : 1);
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+}
+
+// It writes for longer than ranks have to park.
+TEST_F(NodeMemory, RankZeroFinishesWhateverBecomesOfTheOthers) {
+  for (const char* dying : {"1", "3"}) {
+    start({"end", dying}, {{"PARK_MS", "300"}});
+    EXPECT_EQ(train_->wait(), 0) << train_->text();
+    EXPECT_EQ(agent_->wait(), 0) << agent_->text();
+    const std::string text = train_->text();
+    EXPECT_NE(text.find("rank 0 has finished"), std::string::npos) << text;
+    EXPECT_NE(text.find(fmt::format("event ended {} rank {} was killed", dying, dying)),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("generation 1"), std::string::npos) << text;
+    std::filesystem::remove(folder_ / "train");
+  }
+}
+
+TEST_F(NodeMemory, ARankThatParksWhileRankZeroFinishesIsNotWaitedFor) {
+  start({"end_parks", "3"});
+  EXPECT_EQ(train_->wait(), 0) << train_->text();
+  EXPECT_EQ(agent_->wait(), 0) << agent_->text();
+  EXPECT_EQ(train_->count("rank 0 has finished"), 1) << train_->text();
+}
+
+TEST_F(NodeMemory, RankZeroThatDiesWhileItFinishesIsReplaced) {
+  start({"end_dies", "3"});
+  EXPECT_EQ(train_->wait(), 0) << train_->text();
+  EXPECT_EQ(train_->count("event started -1 generation 1"), 1) << train_->text();
+}
+
+TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
+  start({"survive"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent_->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  const std::string text = train_->text();
+  EXPECT_NE(text.find("event failed -1 node 1, "), std::string::npos) << text;
+  EXPECT_NE(text.find("; SIGTERM: no other node has taken its place, so step "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("the steps since the newest checkpoint are lost"), std::string::npos) << text;
+  EXPECT_NE(text.find("event node_lost -1 node 1, "), std::string::npos) << text;
+  EXPECT_EQ(text.find("nothing to save"), std::string::npos) << text;
+}
+
+// Its ranks take a second to park.
+TEST_F(NodeMemory, ANodeThatIsLostAfterASignalIsNotWaitedFor) {
+  start({"survive", "1000"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  const std::vector<pid_t> ranks = agent_->children();
+  ASSERT_EQ(ranks.size(), 2U);
+  ::kill(ranks[1], SIGKILL);
+  ASSERT_TRUE(train_->says("event ended 3 rank 3 was killed")) << train_->text();
+  train_->send(SIGTERM);
+  ASSERT_TRUE(train_->says("event stopping -1 SIGTERM")) << train_->text();
+  agent_->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_TRUE(train_->says("SIGTERM: no other node has taken its place")) << train_->text();
+}
+
+// Its ranks take a second to start.
+TEST_F(NodeMemory, ASignalWhileTheFirstNodeRecoversIsSavedFor) {
+  start({"survive", "1000"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  const std::vector<pid_t> own = train_->children();
+  ASSERT_EQ(own.size(), 1U);
+  ::kill(own[0], SIGKILL);
+  ASSERT_TRUE(train_->says("rank 0 replaces another")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(agent_->wait(), 143) << agent_->text();
+  for (int r = 0; r < 4; ++r)
+    EXPECT_EQ(train_->count(fmt::format("rank {} saved", r)), 1) << train_->text();
+  EXPECT_EQ(train_->count("finishing the current step, then saving"), 1) << train_->text();
+}
+
+}  // namespace
+}  // namespace weft::testing
