@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <span>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -57,9 +58,16 @@ void move_special_stops(const Tokenizer& tokenizer, std::vector<std::string>* st
   const auto is_moved = [&](const std::string& stop) {
     std::vector<int32_t> ids;
     tokenizer.encode(stop, false, ids);
-    const bool has_special =
-        std::any_of(ids.begin(), ids.end(), [&](int32_t id) { return tokenizer.is_special(id); });
-    if (!has_special) return false;
+    const auto is_special = [&](int32_t id) { return tokenizer.is_special(id); };
+    const auto special = std::find_if(ids.begin(), ids.end(), is_special);
+    if (special == ids.end()) return false;
+    if (stop.find(tokenizer.decode(std::span(&*special, 1), false)) == std::string::npos) {
+      throw UserError(
+          fmt::format("--stop \"{}\" has characters that the tokenizer does not know, and would "
+                      "never match",
+                      stop),
+          "leave it out: the model cannot write it");
+    }
     if (ids.size() > 1) {
       throw UserError(
           fmt::format("--stop \"{}\" has a special token among others, and would never match",

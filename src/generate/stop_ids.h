@@ -21,7 +21,7 @@ std::vector<int32_t> read_stop_ids(const Tokenizer& tokenizer, const Json& confi
                                    const std::filesystem::path& folder);
 
 // Moves texts that are special tokens from `stops` to `stop_ids`: a continuation's text never has
-// them. UserError where a text has one among other tokens.
+// them. UserError where a text has one among other tokens, or characters outside the vocabulary.
 void move_special_stops(const Tokenizer& tokenizer, std::vector<std::string>* stops,
                         std::vector<int32_t>* stop_ids);
 

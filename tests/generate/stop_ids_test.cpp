@@ -70,6 +70,32 @@ TEST(StopIds, SpecialTokensAmongTheStopStrings) {
   EXPECT_NE(e.find("has a special token among others"), std::string::npos) << e;
 }
 
+// A character that is not in the vocabulary becomes <unk>, which nobody has written.
+TEST(StopIds, UnknownCharactersAreNamedAsSuch) {
+  constexpr const char* kUnigram = R"({
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": true, "lstrip": false,
+                      "rstrip": false, "single_word": false, "normalized": false}],
+    "normalizer": null, "post_processor": null,
+    "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always",
+                      "split": true},
+    "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always",
+                "split": true},
+    "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": false,
+              "vocab": [["<unk>", 0], ["\u2581", -3], ["a", -4]]}})";
+  const auto tokenizer = load_tokenizer_files({{"tokenizer.json", kUnigram}}, "unigram");
+  std::vector<std::string> stops = {"a"};
+  Ids ids;
+  move_special_stops(*tokenizer, &stops, &ids);
+  EXPECT_EQ(stops, std::vector<std::string>{"a"});
+  stops = {"<"};
+  const std::string e =
+      testing::error_of<UserError>([&] { move_special_stops(*tokenizer, &stops, &ids); });
+  EXPECT_NE(e.find("has characters that the tokenizer does not know"), std::string::npos) << e;
+  stops = {"<unk>"};
+  move_special_stops(*tokenizer, &stops, &ids);
+  EXPECT_EQ(ids, Ids{0});
+}
+
 TEST(StopIds, NonsenseIsRefused) {
   for (const char* text : {R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, -2]})",
                            R"({"eos_token_id": 2147483648})", R"({"eos_token_id": [true]})",
