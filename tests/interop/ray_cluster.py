@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 INSIDE = "WEFT_RAY_INSIDE"
 HEAD, PORT = "10.213.0.1", 6379
 NETWORK = ("mount -t tmpfs none /run && ip link set lo up && ip link add br0 type bridge && "
            f"ip addr add {HEAD}/24 dev br0 && ip link set br0 up && exec \"$@\"")
-START_S, STARTS = 240, 3  # a raylet may give up on a busy machine: it is started again
+START_S, STARTS = 240, 6  # a raylet gives up if its helpers are not there after 15 s: on a busy machine it is started again
 # A busy machine is no reason to kill workers or to give up a start; workers are started when they are needed, not one per core in advance.
 # Ray gives its workers a niceness of 15: beside other work they would stand still.
 DAEMON_ENV = {"RAY_memory_monitor_refresh_ms": "0", "RAY_worker_niceness": "0", "RAY_prestart_worker_first_driver": "0", "RAY_USAGE_STATS_ENABLED": "0",
@@ -32,6 +33,18 @@ def enter():
 
 def call(*words):
     subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
+
+
+def has_dead_raylet(pid):
+    """Of `ray start`, which itself notices much later."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = path.read_text().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue
+        if name == "raylet" and rest.split()[:2] == ["Z", str(pid)]:
+            return True
+    return False
 
 
 class RayCluster:
@@ -88,7 +101,7 @@ class RayCluster:
         for _ in range(STARTS):
             daemon = self.start_daemon(name, *words, **more)
             deadline = time.monotonic() + START_S
-            while time.monotonic() < deadline and daemon.poll() is None:
+            while time.monotonic() < deadline and daemon.poll() is None and not has_dead_raylet(daemon.pid):
                 if "Ray runtime started" in self.log(name):
                     return daemon
                 time.sleep(0.05)
