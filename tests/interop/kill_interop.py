@@ -5,8 +5,8 @@
 
 Four ranks, dp 2 x tp 2, in all shards, saving every few steps. A random rank is killed at a random
 time after the ranks were started (the first half second of set-up included). Then the supervisor
-must exit 75 within one second, no process of the job may live, and no shared memory that a rank had
-mapped may be held by anybody or have a name.
+must exit 75 within one second, no process of the job may live, and neither shared memory that a rank had
+mapped nor a socket that a process of the job had open may be held by anybody or have a name.
 """
 
 import datetime
@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from common import run_program, write_run_file
+from exposure import Sockets, all_pids
 
 PROMISE_S, DEADLINE_S = 1.0, 30.0
 RANKS, LONGEST_WAIT_S = 4, 1.5
@@ -91,19 +92,15 @@ def is_ours(pid, file):
         return False
 
 
-def all_pids():
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def left_behind(file, maps, folder):
-    """What remains of the job: processes, and shared memory by mapping or by name."""
+def left_behind(file, maps, folder, sockets):
+    """What remains of the job: processes, shared memory by mapping or by name, sockets."""
     pids = all_pids()
     found = [f"process {pid}" for pid in pids if is_ours(pid, file)]
     held = shared_maps(pids, folder)
     found += [f"mapping of {maps[key]}" for key in maps if key in held]
     found += [path for path in maps.values() if path.startswith("/dev/shm/") and
               Path(path.removesuffix(" (deleted)")).exists()]
-    return found
+    return found + sockets.left()
 
 
 def kill_once(args, checks, folder, file, dice, moment):
@@ -117,13 +114,14 @@ def kill_once(args, checks, folder, file, dice, moment):
             ranks = wait_for_ranks(supervisor)
             wait_s = dice.uniform(0, LONGEST_WAIT_S)
             time.sleep(wait_s)
-            maps = shared_maps(ranks, folder)
+            maps, sockets = shared_maps(ranks, folder), Sockets()
+            sockets.look([supervisor.pid, *ranks])
             victim = dice.randrange(RANKS)
             os.kill(ranks[victim], signal.SIGKILL)
             begin = time.monotonic()
             code = supervisor.wait(DEADLINE_S)
             took_s = time.monotonic() - begin
-            left = left_behind(file, maps, folder)
+            left = left_behind(file, maps, folder, sockets)
         finally:
             for pid in [supervisor.pid, *ranks]:
                 if is_ours(pid, file):

@@ -5,9 +5,11 @@
 
 Exact mode, dp 2 and dp 2 x tp 2 with zero3: weights, states and metrics are those of a run whose
 ranks weft starts itself. With torchrun, a rank is killed on the way: the others end with 75, torchrun
-starts all again, they resume, and the end is the same. mpirun ends with the code of the rank that was wrong.
+starts all again, they resume, and the end is the same. mpirun ends with the code of the rank that was wrong. The secret by which
+ranks know each other is in a file of mode 600 until all have met, and in no command line, environment or log.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import sys
 import time
 
 from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
+from exposure import listens_on, shows_secret
 from sampling import ROOT, is_full
 
 DEADLINE_S = 240
@@ -42,8 +45,8 @@ def mpirun(ranks, *words):
     return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks), *words]
 
 
-def start(command, weft, file, run_dir, log):
-    words = [*command, str(weft.path), "train", str(file), "--run-dir", str(run_dir)]
+def start(command, weft, file, run_dir, log, *more):
+    words = [*command, str(weft.path), "train", str(file), "--run-dir", str(run_dir), *more]
     with open(log, "wb") as out:
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                 env={**os.environ, "OMP_NUM_THREADS": "1"}, preexec_fn=die_with_parent)
@@ -107,6 +110,37 @@ def killed(checks, weft, folder, file, own):
     same_run(checks, weft, run_dir, own, name)
 
 
+def hidden(checks, weft, folder, file):
+    """The second rank waits until the secret was read where the first keeps it for the others."""
+    name, run_dir, log, go = "torchrun, the secret", folder / "hidden/run", folder / "hidden/log", folder / "hidden-go"
+    log.parent.mkdir()
+    script = f'while test "$RANK" != 0 && ! test -e {go}; do sleep 0.02; done; exec "$@"'
+    process = start(torchrun(2, "sh", "-c", script, "sh"), weft, file, run_dir, log, "--set", "train.steps=100000")
+    meeting = run_dir.parent / ".run.rendezvous"
+    wait_for(process, meeting.exists)
+    secret = json.loads(meeting.read_text())["secret"]
+    checks.equal((len(secret) >= 32, oct(meeting.stat().st_mode & 0o777)), (True, "0o600"), f"{name}: the file's mode")
+    go.touch()
+    metrics = run_dir / "metrics.jsonl"
+    wait_for(process, lambda: metrics.exists() and metrics.stat().st_size > 0)
+    checks.that(not meeting.exists(), f"{name}: the file is gone when all have met")
+    checks.equal(shows_secret(secret, run_dir.parent), [], f"{name}: in no command line, environment, log or file")
+    ranks = [find_rank(file, rank) for rank in range(2)]
+    checks.that(None not in ranks, f"{name}: both ranks are found")
+    checks.equal(listens_on([rank for rank in ranks if rank]), {"127.0.0.1"}, f"{name}: addresses on which ranks listen")
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    checks.equal([find_rank(file, rank) for rank in range(2)], [None, None], f"{name}: SIGTERM ends both ranks")
+
+
+def wait_for(process, holds):
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"it did not happen; exit code {process.poll()}")
+        time.sleep(0.005)
+
+
 def wrong_size(checks, weft, folder, file):
     code = finish(start(mpirun(3), weft, file, folder / "runs/wrong", folder / "wrong.log"))
     text = (folder / "wrong.log").read_text(errors="replace")
@@ -124,6 +158,7 @@ def body(args, checks, folder):
     weft.train(four, own_four)
     launch(checks, weft, folder, ("mpirun, 2 ranks", two, own_two), mpirun(2))
     wrong_size(checks, weft, folder, two)
+    hidden(checks, weft, folder, two)
     launch(checks, weft, folder, ("torchrun, 2 ranks", two, own_two), torchrun(2))
     killed(checks, weft, folder, four, own_four)
     if is_full():

@@ -9,7 +9,8 @@ node at random times, some while others are being replaced: all go on from memor
 kill to the first completed step, less one median step), with the bits, metrics and checkpoints of a calm run. kill -9 of an
 agent and of the first node's agent (a spare or its next one takes the place, from the partner's memory), of the supervisor; a link that goes down
 and comes back; SIGTERM at the supervisor and at an agent; a wrong secret, a missing node, storage
-that is not shared, a port that is taken; 200 agents at once.
+that is not shared, a port that is taken; 200 agents at once. The secret is in no command line, environment, log or further
+file; processes listen on the address of launch.interface alone, those of a run on one machine on 127.0.0.1 alone; no process, shared memory or socket is left.
 """
 
 import datetime
@@ -22,6 +23,8 @@ import sys
 import time
 
 from common import Weft, die_with_parent, events_of, read_metrics, run_program, write_run_file
+from exposed_nodes import check_exposed
+from exposure import Sockets
 from kill_interop import children_of, left_behind, shared_maps
 from sampling import ROOT, is_full
 from survive_interop import hashes, num_lines, without_times
@@ -138,6 +141,10 @@ class Cluster:
             return [rank for agent in children_of(self.train.pid) for rank in children_of(agent)]
         return children_of(self.agents[host].pid)
 
+    def processes_of(self, host):
+        above = [self.train.pid, *children_of(self.train.pid)] if host == 0 else [self.agents[host].pid]
+        return above + self.ranks_of(host)
+
     def end(self):
         """Exit codes: of the run, and of every agent that was not killed."""
         code = self.train.wait(2 * DEADLINE_S)
@@ -200,6 +207,9 @@ class Suite:
                 mode = (run.dir / "secret").stat().st_mode & 0o777
                 self.checks.equal(oct(mode), oct(0o600), "the secret's mode")
 
+    def exposed(self):
+        check_exposed(self)
+
     def killed_ranks(self):
         dice = random.Random(self.seed)
         for layout in ("mesh", "zero3", "spread"):
@@ -211,13 +221,14 @@ class Suite:
         calm = self.folder / f"calm-{layout}-kills"
         self.weft.train(self.files[layout], calm, *words)
         step_s = statistics.median(line["step_ms"] for line in read_metrics(calm)[0]) / 1000
-        times, maps, what = [], {}, f"{layout}, kill -9 of ranks"
+        times, maps, sockets, what = [], {}, Sockets(), f"{layout}, kill -9 of ranks"
         with self.cluster(f"killed-{layout}", layout, *words) as run:
             run.join(1)
             run.has_steps(2)
             while len(times) < moments:
                 time.sleep(dice.uniform(0, 0.8))
                 maps.update(shared_maps(run.ranks_of(0) + run.ranks_of(1), run.dir))
+                sockets.look(run.processes_of(0) + run.processes_of(1))
                 took_s = self.kill_one(run, dice, is_twice=len(times) % 4 == 3)
                 if took_s is None:
                     break
@@ -232,7 +243,8 @@ class Suite:
             every = max((event["snapshot_every"] for event in run.events("recovered")), default=1)
             self.checks.that(max(lost, default=0) <= every, f"{what}: steps repeated",
                              f"at most {max(lost, default=0)}, a snapshot every {every}")
-            self.checks.equal(left_behind(self.files[layout], maps, self.folder), [],
+            self.checks.that(len(sockets.seen) > 0, f"{what}: {len(sockets.seen)} sockets were seen")
+            self.checks.equal(left_behind(self.files[layout], maps, self.folder, sockets), [],
                               f"{what}: nothing is left")
         took = sorted(times) or [99.0]
         self.checks.that(statistics.median(took) < MEDIAN_S and took[-1] < MOST_S,
@@ -430,12 +442,12 @@ def body(args, checks, folder):
     with Network(3) as network:
         suite = Suite(weft, checks, network, folder, write_inputs(folder, weft), args.seed)
         suite.run_calm()
-        parts = [suite.equal_bits, suite.killed_ranks, suite.killed_agents, suite.killed_supervisor,
+        parts = [suite.equal_bits, suite.exposed, suite.killed_ranks, suite.killed_agents, suite.killed_supervisor,
                  suite.stopped, suite.crowd, suite.refused, suite.cut_off]
         if args.only:
             parts = [part for part in parts if part.__name__ in args.only]
         else:
-            short = ["equal_bits", "stopped", "refused"]
+            short = ["equal_bits", "exposed", "stopped", "refused"]
             long = [part.__name__ for part in parts if part.__name__ not in short]
             names = short + checks.sample(long, lambda name: (), 0.4)
             parts = [part for part in parts if part.__name__ in names]

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import Weft, events_of, read_metrics, run_program, write_run_file
+from exposure import Sockets
 from kill_interop import children_of, end_process, is_ours, left_behind, shared_maps
 from sampling import ROOT, is_full
 
@@ -133,9 +134,9 @@ def kill_one(process, run_dir, dice):
 
 
 def train_with_kills(weft, file, run_dir, dice, moments):
-    """(exit code, seconds of each kill, shared memory seen, what the program printed)."""
+    """(exit code, seconds of each kill, shared memory and sockets seen, what the program printed)."""
     command = [str(weft.path), "train", str(file), "--run-dir", str(run_dir)]
-    log, times, maps, ranks = run_dir.parent / "log", [], {}, []
+    log, times, maps, ranks, sockets = run_dir.parent / "log", [], {}, [], Sockets()
     with open(log, "w+b") as out, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as process:
         try:
@@ -144,6 +145,7 @@ def train_with_kills(weft, file, run_dir, dice, moments):
                 time.sleep(dice.uniform(0, 1.2))
                 ranks = children_of(process.pid)
                 maps.update(shared_maps(ranks, run_dir))
+                sockets.look([process.pid, *ranks])
                 took_s = kill_one(process, run_dir, dice)
                 if took_s is None:
                     break
@@ -153,7 +155,7 @@ def train_with_kills(weft, file, run_dir, dice, moments):
             for pid in [process.pid, *children_of(process.pid), *ranks]:
                 if is_ours(pid, file):
                     end_process(pid)
-    return code, times, maps, log.read_text(errors="replace")
+    return code, times, (maps, sockets), log.read_text(errors="replace")
 
 
 def without_times(run_dir):
@@ -176,10 +178,10 @@ def check_mode(model, mode, checks, weft, folder, dice, args):
         weft.train(file, folder / f"{model}-{mode}-first", "--set", "train.steps=61")
     weft.train(file, calm)
     step_s = statistics.median(line["step_ms"] for line in read_metrics(calm)[0]) / 1000
-    code, times, maps, text = train_with_kills(weft, file, hit, dice, args.moments)
+    code, times, (maps, sockets), text = train_with_kills(weft, file, hit, dice, args.moments)
     what = f"{model}, {mode}, {len(times)} kills"
     checks.equal(code, 0, f"{what}: the run ends well" + (text[-800:] if code else ""))
-    left = left_behind(file, maps, folder)
+    left = left_behind(file, maps, folder, sockets)
     if drivers := [name for name in left if "/dev/shm/cuda.shm" in name]:
         print(f"{what}: {len(drivers)} files of CUDA's driver for killed processes are left, as {drivers[0]}")
     checks.equal([name for name in left if name not in drivers], [], f"{what}: nothing is left")
