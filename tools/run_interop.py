@@ -7,7 +7,7 @@ PYTHON is the interpreter of the pinned environment. A program prints its checks
 "N passed, M failed", with ", K skipped" where reference data are absent, and exits 0 where none
 failed. Long matrices run in part, chosen by the commit's hash (tests/interop/sampling.py), whole with
 FULL=1 in the environment. Two programs run at a time, since each leaves a core idle while Python
-starts or one rank waits; those that promise a time run alone.
+starts or one rank waits; those that promise a time run alone (slurm promises one with FULL=1 only).
 """
 
 import concurrent.futures
@@ -21,9 +21,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DEADLINE_S = 3600 if os.environ.get("FULL", "") not in ("", "0") else 1800  # of a program, beside another
+IS_FULL = os.environ.get("FULL", "") not in ("", "0")
+DEADLINE_S = 3600 if IS_FULL else 1800  # of a program, beside another
 TOGETHER = 2
-ALONE = {"cluster", "kill", "node_faults", "nodes", "stop", "survive", "t5"}
+ALONE = {"cluster", "kill", "node_faults", "nodes", "stop", "survive", "t5"} | ({"slurm"} if IS_FULL else set())
 LONG = {"exact", "fast", "golden", "peers"}  # begin first
 
 

@@ -16,6 +16,7 @@ from common import Weft, events_of, read_metrics, run_program, write_run_file
 from sampling import ROOT, is_full
 from slurm_cluster import Cluster, program
 
+FIRST_STEP_S = 3.0
 ENV = {"WEFT_NODES_ON_LO": "1"}  # both nodes are this machine
 LISTS = {"n1": "n1", "n[01-04,7]": "n01 n02 n03 n04 n7", "n[8-11],login": "n8 n9 n10 n11 login",
          "n[098-101]": "n098 n099 n100 n101", "r[0-1]n[1-2]": "r0n1 r0n2 r1n1 r1n2"}
@@ -147,7 +148,8 @@ def check_missing(case):
     begin = time.monotonic()
     case.wait_for("training", lambda: case.has_steps(run_dir, 1))
     took_s = time.monotonic() - begin
-    case.checks.that(took_s < 30, f"from the job's start to its first step: {took_s:.1f} s (wanted 3 on a quiet machine)")
+    most_s = FIRST_STEP_S if is_full() else FIRST_STEP_S * 10  # beside another program
+    case.checks.that(took_s < most_s, f"from the job's start to its first step: {took_s:.1f} s, wanted {most_s:g}")
     case.cluster.call("scancel", "--signal=USR1", job)
     case.wait_for("the job's end", lambda: case.state(job)["JobState"] not in ("RUNNING", "COMPLETING"))
     state = case.state(job)
