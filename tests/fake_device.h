@@ -3,7 +3,7 @@
 // Work is asynchronous, as on a GPU: a missing order between the queues fails now and then, and the
 // thread sanitizer sees it. A captured graph keeps the queued work with its arguments at that time:
 // later changes by the host do not affect a replay. With a log, it records what was queued where.
-// With a fault it fails like a GPU, from some call on.
+// With a fault it fails like a GPU, from some call on, or hangs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -223,8 +223,9 @@ class FakeDevice : public Device {
     int gpu = 0;
   };
   Fault fault;
-  std::function<void()> on_fault;                                       // instead of the error
-  std::function<void()> on_read;                                        // in each one
+  std::function<void()> on_fault;  // instead of the error
+  std::function<void()> on_read;   // in each one
+  bool hangs = false;              // instead: that call only queues what never ends
   void count_calls_in(std::atomic<int64_t>* count) { count_ = count; }  // those of the fault's kind
   // A fault: no event holds a queue back, and the lane is slow.
   bool is_careless = false;
@@ -333,11 +334,16 @@ class FakeDevice : public Device {
   void note(const char* call) {
     if (fault.call == call || fault.call == "any") {
       if (count_) ++*count_;
-      if (++num_calls_ == fault.number) is_lost_ = true;
+      if (++num_calls_ == fault.number && hangs) return queue().push(never_end);
+      if (num_calls_ == fault.number) is_lost_ = true;
     }
     if (!is_lost_) return;
     if (on_fault) on_fault();
     throw_cuda_error(fault.error, "a fault of the test", fault.gpu, call);
+  }
+
+  [[noreturn]] static void never_end() {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
   }
 
   FakeQueue& queue() const { return queues_[static_cast<size_t>(in_use_)]; }

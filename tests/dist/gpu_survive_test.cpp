@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <random>
+#include <sstream>
 
 #include "checkpoint/compare.h"
 #include "checkpoint/logical.h"
@@ -140,6 +143,35 @@ TEST(GpuSurviveDevices, SurvivorsKeepTheirDevice) {
       expect_same_run(calm, hit, "");
     }
   }
+}
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+// Ranks as processes: what one has queued never ends. The others miss it, where it waits is
+// recorded, and it is replaced, while they keep their processes.
+TEST(GpuSurviveDevices, AQueueThatNeverEndsIsAHang) {
+  const GpuTrainer calm, hit;
+  const Case c{"", GpuKind::kShared, {"parallel.dp=2"}};
+  const int64_t calls = count_calls(calm, c);
+  const std::filesystem::path folder = hit.dir().parent_path().parent_path();
+  std::string command = fmt::format("HANG='1 {}' timeout 120 {} {}", calls * 2 / 3,
+                                    WEFT_GPU_RANK_PROGRAM, (folder / "run.yaml").string());
+  for (const std::string& key : with(sets_of(c), {"launch.hang_timeout_s=4"})) command += " " + key;
+  command += " 2>" + (folder / "errors").string();
+  EXPECT_EQ(std::system(command.c_str()), 0) << text_of(folder / "errors");
+  const std::string events = text_of(hit.dir() / "events.jsonl");
+  const std::string log = text_of(hit.dir() / "log/rank-00001.log");
+  for (const char* part : {"\"rank_hung\"", "\"rank_died\"", "\"recovered\""})
+    EXPECT_NE(events.find(part), std::string::npos) << part << " in " << events;
+  EXPECT_EQ(events.find("\"started\""), events.rfind("\"started\"")) << "storage was read";
+  for (const char* part :
+       {"the rank hangs (", "; last collective: ", "FakeDevice::", "Trainer::run"})
+    EXPECT_NE(log.find(part), std::string::npos) << part << " in " << log;
+  expect_same_run(calm, hit, "");
 }
 
 // A GPU that cannot be opened again is a rank that is lost each time, not wrong input.

@@ -1,0 +1,156 @@
+// tests/dist/gpu_rank_program.cpp: a run whose ranks are processes that share a fake GPU.
+//
+// gpu_rank_program RUN.yaml [KEY=VALUE]...: as supervisor it starts itself and records what `weft
+// train` would; as rank it trains. HANG ("1 200"): the rank, and the call of its first device, that
+// queues work which never ends.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/call.h"
+#include "launch/job.h"
+#include "launch/rank_context.h"
+#include "tests/dist/queued_kernels.h"
+#include "tests/fake_device.h"
+#include "train/fault_events.h"
+#include "train/trainer.h"
+
+namespace weft::testing {
+namespace {
+
+// Its memory can be mapped by other processes, as a GPU's.
+class SharedFakeDevice : public FakeDevice {
+ public:
+  std::byte* allocate(int64_t bytes) override {
+    const int fd = ::memfd_create("fake_gpu", MFD_CLOEXEC);
+    const int64_t size = std::max<int64_t>(bytes, 1);
+    ensure(fd >= 0 && ::ftruncate(fd, size) == 0, "no memory for a fake GPU");
+    std::byte* memory = map(fd, size);
+    blocks_[memory] = {fd, size};
+    return memory;
+  }
+  void free(std::byte* memory, int64_t) override {
+    wait();
+    const Block block = blocks_.at(memory);
+    ::munmap(memory, static_cast<size_t>(block.bytes));
+    ::close(block.fd);
+    blocks_.erase(memory);
+  }
+  Exported export_memory(std::byte* memory) override {
+    Exported exported{{}, memory, ::getpid()};
+    const Block block = blocks_.at(memory);
+    std::memcpy(exported.handle, &block, sizeof block);
+    return exported;
+  }
+  std::byte* import_memory(const Exported& exported) override {
+    const Block block = block_of(exported);
+    const std::string path = fmt::format("/proc/{}/fd/{}", exported.process, block.fd);
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) throw PeerError("the fake GPU's memory of another rank is gone");
+    std::byte* memory = map(fd, block.bytes);
+    ::close(fd);
+    imported_[{exported.process, exported.here}] = memory;
+    return memory;
+  }
+  void drop_memory(const Exported& exported) override {
+    const auto found = imported_.find({exported.process, exported.here});
+    ::munmap(found->second, static_cast<size_t>(block_of(exported).bytes));
+    imported_.erase(found);
+  }
+
+ private:
+  struct Block {
+    int fd;
+    int64_t bytes;
+  };
+  static Block block_of(const Exported& exported) {
+    Block block{};
+    std::memcpy(&block, exported.handle, sizeof block);
+    return block;
+  }
+  static std::byte* map(int fd, int64_t bytes) {
+    void* memory =
+        ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ensure(memory != MAP_FAILED, "a fake GPU's memory cannot be mapped");
+    return static_cast<std::byte*>(memory);
+  }
+
+  std::map<std::byte*, Block> blocks_;
+  std::map<std::pair<int64_t, std::byte*>, std::byte*> imported_;
+};
+
+Backend open_fake_gpu(const RankContext& me) {
+  auto own = std::make_unique<SharedFakeDevice>();
+  int rank = -1;
+  int64_t call = 0;
+  if (const char* hang = std::getenv("HANG")) std::istringstream(hang) >> rank >> call;
+  if (rank == me.rank && me.world->generation() == 0) {
+    own->fault = {"any", call, "", rank};
+    own->hangs = true;
+  }
+  Device* device = own.get();
+  return {&queued_kernels(), device, std::move(own)};
+}
+
+int train(const RunFile& file, const RankContext& me) {
+  RankPlace place;
+  place.rank = me.rank;
+  place.world = me.world;
+  place.slots = me.slots;
+  place.open_device = [&] { return open_fake_gpu(me); };
+  TrainOptions options;
+  options.quiet = true;
+  return train_rank(file, options, place);
+}
+
+// As cmd/train.cpp.
+int supervise(const RunFile& file, std::vector<std::string> words) {
+  const RunConfig& c = file.config();
+  const std::filesystem::path dir = run_dir_of(c, {});
+  JobOptions job;
+  job.num_ranks = static_cast<int>(c.ranks_per_node());
+  job.argv = std::move(words);
+  job.threads = 1;
+  job.max_restarts = -1;  // a busy machine may have more that look like hangs
+  job.has_snapshots = job.watches_hangs = true;
+  job.describe_call = describe_latest;
+  job.deadline_ms = 1000 * c.launch.hang_timeout_s;
+  std::vector<HungRank> hung;
+  return run_local_job(job, [&](const char* event, int rank, const std::string& text) {
+    if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
+    if (std::string_view(event) == "died")
+      report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
+  });
+}
+
+int run(const std::vector<std::string>& words) {
+  require(words.size() >= 2, "usage: {} RUN.yaml [KEY=VALUE]...", words[0]);
+  const RunFile file(words[1], {words.begin() + 2, words.end()});
+  set_log_quiet(true);
+  const auto me = RankContext::from_environment();
+  return me ? train(file, *me) : supervise(file, words);
+}
+
+}  // namespace
+}  // namespace weft::testing
+
+int main(int argc, char** argv) {
+  try {
+    return weft::testing::run({argv, argv + argc});
+  } catch (const weft::Error& e) {
+    weft::note_rank_failure(e.what());
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return e.exit_code();
+  }
+}
