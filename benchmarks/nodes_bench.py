@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Two nodes against one: model S, dp 2 zero3, one core per rank, over a link of a given rate.
 
-    nodes_bench.py --weft build/weft [--out FILE.md] [--turns 1] [--steps 5] [--links 2000 200]
-                   [--precisions fp32 bf16] [--only one weft serial fsdp2] [--tiny]
+    nodes_bench.py --weft build/weft [--out FILE.md] [--turns 3] [--steps 5] [--snapshot-steps 24]
+                   [--links 2000 200] [--precisions fp32 bf16] [--only one weft serial snapshots fsdp2] [--tiny]
 
 Nodes are network namespaces on one bridge; tbf limits what each of them sends (MB/s). Each has one
 core of this machine, for its rank, its agent and the kernel's part of TCP alike. Programs: `one`, weft's two ranks on
 one node (shared memory); `weft`, a rank on each node over Gloo; `serial`, the same without overlap
 (WEFT_OVERLAP=off); `fsdp2`, PyTorch's FSDP2 over Gloo in the same namespaces. All take turns; every
 turn is a fresh program, and the figure is the median step over all turns without the first two of
-each. No snapshots are taken. Losses of weft's programs must be equal, PyTorch's close.
+each. No snapshots are taken but by `snapshots`, which is `weft` with `launch.snapshot_every: auto`: each node also
+keeps a copy of the other's. It runs for --snapshot-steps, and its figure is the mean after the six in which `auto` finds its
+number: only some steps have a copy. Losses of weft's programs must be equal, PyTorch's close.
 
 Each step of two nodes is also predicted: `weft plan --cluster` with the speeds of --cluster FILE (of one
 core) and what one TCP connection carries here with a link that does not limit it: so much of a core
@@ -19,6 +21,7 @@ does a byte take, and no collective is faster.
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -45,8 +48,10 @@ BARS = [  # what, over what, link MB/s, precision, at least
     ("weft", "fsdp2", 2000, "fp32", 1.2), ("weft", "fsdp2", 2000, "bf16", 1.8),
     ("weft", "fsdp2", 200, "fp32", 1.2), ("weft", "fsdp2", 200, "bf16", 1.8)]
 NAMES = {"one": "weft, two ranks on one node", "weft": "weft, two nodes",
-         "serial": "weft, two nodes, no overlap", "fsdp2": "torch FSDP2, two nodes"}
+         "serial": "weft, two nodes, no overlap", "snapshots": "weft, two nodes, snapshots (mean)",
+         "fsdp2": "torch FSDP2, two nodes"}
 DROPPED = 2  # first steps of a turn: caches, page faults
+TRIALS = 6  # steps after which `auto` has chosen
 DEADLINE_S, FREE = 300, 100_000
 RATE_PROBE = """
 import socket, sys, time
@@ -74,9 +79,15 @@ class Program:
 class Turn:
     steps_ms: list
     losses: list
+    every: str = ""  # the steps between two snapshots that `auto` has chosen
 
     def kept_ms(self):
-        return self.steps_ms[DROPPED:] or self.steps_ms[-1:]
+        return self.steps_ms[TRIALS if self.every else DROPPED:] or self.steps_ms[-1:]
+
+
+def middle_ms(program, turns):
+    kept = [ms for turn in turns for ms in turn.kept_ms()]
+    return statistics.fmean(kept) if program.name == "snapshots" else statistics.median(kept)
 
 
 def set_rate(network, mb_per_s):
@@ -114,16 +125,21 @@ class Bench:
         self.model, self.rows = folder / "model", folder / "rows.txt"
         bench.write_model(self.work, self.model)
         workload.write_rows(self.work, self.rows, args.steps)
+        self.more_rows = folder / "more_rows.txt"  # the same first
+        workload.write_rows(self.work, self.more_rows, args.snapshot_steps)
 
-    def run_file(self, precision):
+    def run_file(self, precision, has_snapshots=False):
         file = self.folder / "run.yaml"
-        file.write_text(workload.run_file(self.work, self.model, self.rows, self.args.steps, precision,
+        rows, steps = ((self.more_rows, self.args.snapshot_steps) if has_snapshots else (self.rows, self.args.steps))
+        file.write_text(workload.run_file(self.work, self.model, rows, steps, precision,
                                           parallel={"dp": 2, "shard": "zero3"}, threads=1))
         return file
 
     def train_words(self, program, run_dir):
-        return [self.args.weft, "train", self.run_file(program.precision), "--run-dir", run_dir, "--quiet", "--set",
-                "launch.snapshot_every=0"]
+        has_snapshots = program.name == "snapshots"
+        words = [self.args.weft, "train", self.run_file(program.precision, has_snapshots), "--run-dir", run_dir]
+        return words + (["--set", "launch.snapshot_every=auto"] if has_snapshots else
+                        ["--quiet", "--set", "launch.snapshot_every=0"])
 
     def take_turn(self, program):
         run_dir, log = self.folder / "run", self.folder / "turn.log"
@@ -139,7 +155,8 @@ class Bench:
             self.run_all([lambda: self.supervisor_words(program, run_dir), lambda: self.agent_words(run_dir)], log,
                          {"WEFT_OVERLAP": "off" if program.name == "serial" else "on"})
         lines = step_lines(metrics)
-        return Turn([line["step_ms"] for line in lines], [line["loss"] for line in lines])
+        return Turn([line["step_ms"] for line in lines], [line["loss"] for line in lines],
+                    chosen_interval(log) if program.name == "snapshots" else "")
 
     def supervisor_words(self, program, run_dir):
         return on_core(self.network, 0, *self.train_words(program, run_dir), "--nodes", 2, "--set",
@@ -191,7 +208,7 @@ class Bench:
     def programs(self):
         wanted = [Program("one", precision) for precision in self.args.precisions]
         wanted += [Program(name, precision, link) for link in self.args.links for precision in self.args.precisions
-                   for name in ("weft", "serial", "fsdp2")]
+                   for name in ("weft", "serial", "snapshots", "fsdp2")]
         return [program for program in wanted if program.name in self.args.only]
 
     def take_turns(self):
@@ -206,14 +223,35 @@ class Bench:
                 turn = self.take_turn(program)
                 turns[program].append(turn)
                 write_turns(self.args.turns_file, turns)
-                print(f"turn {number + 1}, {program.text()}: {statistics.median(turn.kept_ms()):.0f} ms "
+                print(f"turn {number + 1}, {program.text()}: {middle_ms(program, [turn]):.0f} ms "
                       f"({' '.join(f'{ms:.0f}' for ms in turn.steps_ms)})", flush=True)
         return turns, rates
 
 
+def chosen_interval(log):
+    """Of `auto`, by the line that rank 0 prints."""
+    found = re.findall(r"a snapshot in memory every (?:(\d+) )?step", log.read_text(errors="replace"))
+    if not found:
+        raise RuntimeError(f"no interval was chosen: more --snapshot-steps?\n{log.read_text(errors='replace')[-2000:]}")
+    return found[-1] or "1"
+
+
 def step_of(turns, program):
-    kept = [ms for turn in turns.get(program, []) for ms in turn.kept_ms()]
-    return statistics.median(kept) if kept else None
+    return middle_ms(program, turns[program]) if turns.get(program) else None
+
+
+def snapshot_rows(turns):
+    """What snapshots and the partner's copies cost: means, since only some steps have one."""
+    rows = []
+    for program, runs in turns.items():
+        calm = turns.get(Program("weft", program.precision, program.link))
+        if program.name != "snapshots" or not calm:
+            continue
+        without = statistics.fmean(ms for turn in calm for ms in turn.kept_ms())
+        step = middle_ms(program, runs)
+        rows.append((program.link, program.precision, f"{without:.0f}", f"{step:.0f}",
+                     ", ".join(sorted({turn.every for turn in runs}, key=int)), f"{100 * (step / without - 1):+.1f} %"))
+    return rows
 
 
 def check_losses(turns):
@@ -247,9 +285,13 @@ def page(turns, rates, facts, work, free_rate, predictions):
     for program, runs in turns.items():
         kept = [ms for turn in runs for ms in turn.kept_ms()]
         one = step_of(turns, Program("one", program.precision))
-        rows.append((NAMES[program.name], program.link or "", program.precision, f"{statistics.median(kept):.0f}",
-                     f"{min(kept):.0f}-{max(kept):.0f}", f"{one / statistics.median(kept):.2f}x" if one else ""))
+        step = middle_ms(program, runs)
+        rows.append((NAMES[program.name], program.link or "", program.precision, f"{step:.0f}",
+                     f"{min(kept):.0f}-{max(kept):.0f}", f"{one / step:.2f}x" if one else ""))
     lines += report.table(["program", "link, MB/s", "precision", "step ms", "range", "speed of one node's"], rows)
+    if rows := snapshot_rows(turns):
+        lines += ["## Snapshots, with a copy on the other node", "", "Mean steps, `launch.snapshot_every: 0` and `auto`.", ""]
+        lines += report.table(["link, MB/s", "precision", "0, ms", "auto, ms", "every so many steps", "more"], rows)
     lines += ["## Predicted by `weft plan --cluster`", "", f"One TCP connection carries {free_rate:.0f} MB/s where no "
               "link limits it: both cores are busy with it.", ""]
     rows = [(program.link, program.precision, f"{ms:.0f}", f"{step_of(turns, program):.0f}",
@@ -262,8 +304,9 @@ def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--weft", type=lambda p: Path(p).resolve(), required=True)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--snapshot-steps", type=int, default=24, help="of the program that takes snapshots")
     parser.add_argument("--links", type=int, nargs="+", default=[2000, 200])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--only", nargs="+", default=list(NAMES), choices=list(NAMES))
@@ -278,14 +321,14 @@ def read_turns(path):
     """Of earlier calls: a machine that is seldom quiet collects its figures one by one."""
     turns = defaultdict(list)
     if path and path.exists():
-        for name, precision, link, steps_ms, losses in json.loads(path.read_text()):
-            turns[Program(name, precision, link)].append(Turn(steps_ms, losses))
+        for name, precision, link, *turn in json.loads(path.read_text()):
+            turns[Program(name, precision, link)].append(Turn(*turn))
     return turns
 
 
 def write_turns(path, turns):
     if path:
-        path.write_text(json.dumps([[p.name, p.precision, p.link, t.steps_ms, t.losses]
+        path.write_text(json.dumps([[p.name, p.precision, p.link, t.steps_ms, t.losses, t.every]
                                     for p, all_turns in turns.items() for t in all_turns]))
 
 
