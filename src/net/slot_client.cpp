@@ -33,8 +33,23 @@ std::string SlotClient::next_bytes(int64_t left) {
   return std::move(frame.payload);
 }
 
-std::optional<std::string> SlotClient::ask_text(const SlotAsk& what) {
+// What answers a question that has failed may still come: nothing more is asked on this channel.
+template <typename Fn>
+auto SlotClient::exchange(const Fn& fn) {
   const std::lock_guard lock(mutex_);
+  try {
+    return fn();
+  } catch (...) {
+    channel_.shut_down();
+    throw;
+  }
+}
+
+std::optional<std::string> SlotClient::ask_text(const SlotAsk& what) {
+  return exchange([&] { return receive_text(what); });
+}
+
+std::optional<std::string> SlotClient::receive_text(const SlotAsk& what) {
   const int64_t size = ask(what);
   if (size < 0) return std::nullopt;
   if (size > kMaxText)
@@ -71,7 +86,11 @@ void SlotClient::send_bytes(std::string_view bytes) {
 
 void SlotClient::put(const SlotPut& put, std::string_view layout, std::string_view text,
                      const std::byte* data) {
-  const std::lock_guard lock(mutex_);
+  exchange([&] { send_slot(put, layout, text, data); });
+}
+
+void SlotClient::send_slot(const SlotPut& put, std::string_view layout, std::string_view text,
+                           const std::byte* data) {
   channel_.send(static_cast<uint8_t>(SlotMessage::kPut), put.write(), deadline_ms_);
   send_bytes(layout);
   send_bytes(text);
@@ -84,17 +103,24 @@ void SlotClient::put(const SlotPut& put, std::string_view layout, std::string_vi
 
 void SlotClient::read(int64_t node, int rank, int64_t step, size_t begin, size_t end,
                       const Take& take) {
-  const std::lock_guard lock(mutex_);
-  const int64_t size = ask(
-      {node, rank, step, SlotAsk::kData, static_cast<int64_t>(begin), static_cast<int64_t>(end)});
-  if (size != static_cast<int64_t>(end - begin))
-    throw PeerError(fmt::format("{}: it has no snapshot of step {} of rank {} of node {}",
-                                channel_.peer(), step, rank, node));
-  while (begin < end) {
-    const std::string bytes = next_bytes(static_cast<int64_t>(end - begin));
-    take(reinterpret_cast<const std::byte*>(bytes.data()), begin, bytes.size());
-    begin += bytes.size();
+  const SlotAsk what{
+      node, rank, step, SlotAsk::kData, static_cast<int64_t>(begin), static_cast<int64_t>(end)};
+  if (exchange([&] { return receive_data(what, take); })) return;
+  throw PeerError(fmt::format("{}: it has no snapshot of step {} of rank {} of node {}",
+                              channel_.peer(), step, rank, node));
+}
+
+bool SlotClient::receive_data(const SlotAsk& what, const Take& take) {
+  const int64_t size = ask(what);
+  if (size < 0) return false;
+  if (size != what.end - what.begin)
+    throw PeerError(fmt::format("{}: not as many bytes as were asked for", channel_.peer()));
+  for (int64_t at = what.begin; at < what.end;) {
+    const std::string bytes = next_bytes(what.end - at);
+    take(reinterpret_cast<const std::byte*>(bytes.data()), static_cast<size_t>(at), bytes.size());
+    at += static_cast<int64_t>(bytes.size());
   }
+  return true;
 }
 
 }  // namespace weft

@@ -15,7 +15,7 @@
 namespace weft {
 
 // From any thread, one question at a time. PeerError where the agent is gone or does not answer
-// within deadline_ms.
+// within deadline_ms; then also for every later question.
 class SlotClient {
  public:
   SlotClient(const std::string& endpoint, const Secret& secret, int64_t deadline_ms);
@@ -41,6 +41,12 @@ class SlotClient {
   int64_t ask(const SlotAsk& what);
   std::string next_bytes(int64_t left);
   std::optional<std::string> ask_text(const SlotAsk& what);
+  template <typename Fn>
+  auto exchange(const Fn& fn);
+  std::optional<std::string> receive_text(const SlotAsk& what);
+  void send_slot(const SlotPut& put, std::string_view layout, std::string_view text,
+                 const std::byte* data);
+  bool receive_data(const SlotAsk& what, const Take& take);  // false: there is no such slot
 
   std::mutex mutex_;
   const int64_t deadline_ms_;

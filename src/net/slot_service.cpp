@@ -53,6 +53,7 @@ void SlotService::keep(int64_t node, std::shared_ptr<SnapshotSlots> copies) {
   const std::lock_guard lock(mutex_);
   kept_ = std::move(copies);
   kept_node_ = node;
+  ++epoch_;  // what a rank of before has sent may not have been read yet
 }
 
 void SlotService::go_back(int64_t step) {

@@ -35,7 +35,8 @@ class SlotService {
   std::string endpoint() const { return endpoint_; }
   // These are the slots of that node from here on; null: it has none.
   void show(int64_t node, std::shared_ptr<SnapshotSlots> slots);
-  // The same with copies of another node's slots, which its ranks write here.
+  // The same with copies of another node's slots, which its ranks write here: those who connect
+  // from here on.
   void keep(int64_t node, std::shared_ptr<SnapshotSlots> copies);
   // The run goes back to that step: copies of later ones are dropped, and what was sent before and
   // arrives late is refused.

@@ -126,7 +126,8 @@ std::string SnapshotSlots::layout(int rank) const {
 std::byte* SnapshotSlots::begin(int rank, int slot, int64_t step, int64_t generation) {
   Slot& s = header_->ranks[rank].slots[slot];
   s.state.store(kWriting, std::memory_order_relaxed);
-  s.version.fetch_add(1, std::memory_order_relaxed);
+  // Who sees this version also sees that it is being written, not the state of the last one.
+  s.version.fetch_add(1, std::memory_order_release);
   // No reader may see a new byte and the old version: a store alone, whatever its order, lets later
   // ones pass it.
   full_fence();

@@ -7,9 +7,13 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
+#include "net/channel_acceptor.h"
 #include "net/slot_client.h"
 
 namespace weft {
@@ -301,6 +305,37 @@ TEST_F(SlotCopies, AfterARollbackLaterStepsAreGone) {
   SlotClient(service_.endpoint(), secret_, kLongMs)
       .put(put(0, 1, 8), "layout", "text", bytes(8).data());
   EXPECT_TRUE(copies_->has(0, 8));
+}
+
+// A starved service may read it when the copies are those of another generation.
+TEST_F(SlotCopies, AWriterOfEarlierCopiesIsRefused) {
+  SlotClient writer(service_.endpoint(), secret_, kLongMs);
+  writer.put(put(0, 0, 7), "layout", "text", bytes(7).data());
+  const auto next = SnapshotSlots::create(copies_->num_ranks());
+  service_.keep(put(0, 0, 7).node, next);
+  EXPECT_THROW(writer.put(put(0, 0, 8), "layout", "text", bytes(8).data()), PeerError);
+  EXPECT_FALSE(next->has(0, 8));
+  SlotClient(service_.endpoint(), secret_, kLongMs)
+      .put(put(0, 0, 8), "layout", "text", bytes(8).data());
+  EXPECT_TRUE(next->has(0, 8));
+}
+
+// Its answer comes when another one is expected.
+TEST(SlotClientTest, ALateAnswerIsNotTakenForTheNext) {
+  const Secret secret = Secret::random();
+  ChannelAcceptor acceptor("127.0.0.1", "0", secret, kSlotIdentity, slot_message_bounds());
+  std::optional<SlotClient> client;
+  std::thread connects([&] { client.emplace(acceptor.endpoint(), secret, 300); });
+  std::vector<Channel> known;
+  while (known.empty()) known = acceptor.accept_known();
+  connects.join();
+  EXPECT_THROW(client->text(0, 0, 1), PeerError);
+  try {
+    known[0].send(static_cast<uint8_t>(SlotMessage::kSize), write_slot_number(3), kLongMs);
+    known[0].send(static_cast<uint8_t>(SlotMessage::kBytes), "one", kLongMs);
+  } catch (const PeerError&) {  // it has closed the connection
+  }
+  EXPECT_THROW(client->text(0, 0, 2), PeerError);
 }
 
 TEST(SlotMessages, NumbersOutOfTheirRangeAreRefused) {
