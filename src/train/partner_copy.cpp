@@ -1,9 +1,12 @@
 // train/partner_copy.cpp: one connection to the partner's agent.
 #include "train/partner_copy.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "base/elapsed.h"
 #include "base/error.h"
@@ -13,8 +16,6 @@
 
 namespace weft {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 double thread_cpu_s() {
   timespec now{};
@@ -43,7 +44,7 @@ std::shared_ptr<PartnerCopy> PartnerCopy::of(const RankPlace& place) {
   return std::make_shared<PartnerCopy>(place);
 }
 
-void PartnerCopy::connect() {
+void PartnerCopy::connect(int64_t step) {
   if (client_) return;
   const NodePlace now = place_.node_now();
   const Secret secret = Secret::from_file(now.secret_file);
@@ -53,7 +54,14 @@ void PartnerCopy::connect() {
   auto client = std::make_unique<SlotClient>(*endpoint, secret, kSlotMs);
   const std::lock_guard lock(mutex_);
   client_ = std::move(client);
-  if (is_over_) client_->shut_down();
+  if (is_over_ || step <= given_up_) client_->shut_down();
+}
+
+void PartnerCopy::give_up(int64_t step, double waited_s) noexcept {
+  const std::lock_guard lock(mutex_);
+  given_up_ = step;
+  waited_s_ = waited_s;
+  if (client_) client_->shut_down();
 }
 
 void PartnerCopy::shut_down() noexcept {
@@ -62,12 +70,13 @@ void PartnerCopy::shut_down() noexcept {
   if (client_) client_->shut_down();
 }
 
-void PartnerCopy::send_slot(const SnapshotSlots::View& view) {
-  connect();
+bool PartnerCopy::send_slot(const SnapshotSlots::View& view) {
+  connect(view.step);
   const int rank = place_.local_rank();
   const auto there = client_->list(node_of(place_), rank);
   if (!there) throw PeerError("that node keeps no copies of this one");
-  if (std::find(there->steps.begin(), there->steps.end(), view.step) != there->steps.end()) return;
+  if (std::find(there->steps.begin(), there->steps.end(), view.step) != there->steps.end())
+    return false;
   const std::string layout = place_.slots->layout(rank);
   const SlotPut put{node_of(place_),
                     rank,
@@ -78,19 +87,33 @@ void PartnerCopy::send_slot(const SnapshotSlots::View& view) {
                     static_cast<int64_t>(view.text.size()),
                     view.bytes};
   client_->put(put, layout, view.text, view.data);
+  return true;
+}
+
+void PartnerCopy::note_failure(int64_t step, Clock::time_point begun, const std::string& why) {
+  const auto now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  client_.reset();  // what is under way on it is not known
+  retry_at_ = now + 50 * (now - begun);
+  if (is_over_ || std::exchange(has_failed_, true)) return;
+  log_warning("rank {}: no copies of its snapshots on another node: {}", place_.rank,
+              step > given_up_ ? why
+                               : fmt::format("one takes longer than {:.1f} s; a larger "
+                                             "launch.snapshot_every gives it more time",
+                                             waited_s_));
 }
 
 void PartnerCopy::send(int64_t step) {
   const auto view = place_.slots->find(place_.local_rank(), step);
-  if (is_over_ || !view) return;
   const auto begun = Clock::now();
+  if (is_over_ || !view || begun < retry_at_) return;
   const double cpu_s = thread_cpu_s();
   try {
-    send_slot(*view);
-    cost_s_ = cost_of(thread_cpu_s() - cpu_s, seconds_since(begun));
+    if (send_slot(*view)) cost_s_ = cost_of(thread_cpu_s() - cpu_s, seconds_since(begun));
+    if (std::exchange(has_failed_, false))
+      log_info("rank {}: its snapshots have copies on another node again", place_.rank);
   } catch (const Error& e) {
-    if (is_over_.exchange(true)) return;
-    log_warning("rank {}: no copies of its snapshots on another node: {}", place_.rank, e.what());
+    note_failure(step, begun, e.what());
   }
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "net/slot_client.h"
 #include "train/rank_place.h"
@@ -21,18 +23,28 @@ class PartnerCopy {
   static std::shared_ptr<PartnerCopy> of(const RankPlace& place);
 
   // Sends the slot of that step, where it is whole here and not there. Where that fails, a warning
-  // says so, and none are sent any more in this generation.
+  // says so, and it is tried again with a later one: after 50 times as long, so that failures cost
+  // less than 2 % of the time.
   void send(int64_t step);
-  double cost_s() const { return cost_s_; }  // of the last one that was sent, for the cadence
-  void shut_down() noexcept;                 // from any thread: send returns
+  double cost_s() const { return cost_s_; }  // of the last one, for the cadence; 0: none was sent
+  // From any thread: the copy of that step fails, since it has taken waited_s. When this returns no
+  // byte of its slot is sent any more: it may be overwritten.
+  void give_up(int64_t step, double waited_s) noexcept;
+  void shut_down() noexcept;  // from any thread: send returns
 
  private:
-  void connect();
-  void send_slot(const SnapshotSlots::View& view);
+  using Clock = std::chrono::steady_clock;
+  void connect(int64_t step);
+  bool send_slot(const SnapshotSlots::View& view);  // false: it was there already
+  void note_failure(int64_t step, Clock::time_point begun, const std::string& why);
 
   const RankPlace& place_;
-  std::mutex mutex_;  // guards client_ while it is made
+  std::mutex mutex_;       // guards client_ while it is made or dropped, and the next two
+  int64_t given_up_ = -1;  // no copy of this step, or of one before it, is made any more
+  double waited_s_ = 0;    // for it
   std::unique_ptr<SlotClient> client_;
+  bool has_failed_ = false;  // the last one
+  Clock::time_point retry_at_;
   std::atomic<bool> is_over_ = false;
   std::atomic<double> cost_s_ = 0;
 };

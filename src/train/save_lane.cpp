@@ -49,6 +49,13 @@ void SaveLane::wait_for(int64_t number) {
   if (error_) std::rethrow_exception(error_);
 }
 
+bool SaveLane::wait_for(int64_t number, std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  const bool is_done = changed_.wait_for(lock, most, [&] { return num_done_ >= number; });
+  if (error_) std::rethrow_exception(error_);
+  return is_done;
+}
+
 // The first job of the queue. The lock is held, except while the job runs.
 void SaveLane::run_first(std::unique_lock<std::mutex>& lock) {
   const std::function<void()> job = std::move(jobs_.front());

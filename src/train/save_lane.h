@@ -1,6 +1,7 @@
 // train/save_lane.h: a thread that runs jobs one after another beside the training loop.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -23,6 +24,8 @@ class SaveLane {
   int64_t post(std::function<void()> job);
   // Until the job of that number is done. Throws what a job threw; those after it were skipped.
   void wait_for(int64_t number);
+  // The same for at most that long: whether it is done.
+  [[nodiscard]] bool wait_for(int64_t number, std::chrono::milliseconds most);
   void wait() { wait_for(num_posted_); }  // for all
 
  private:

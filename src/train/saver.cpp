@@ -89,8 +89,10 @@ Saver::Saver(const RunFile& file, std::map<std::string, std::string> side_files,
       saved_step_(saved_step) {
   // Where it continues, the partner may be a new one.
   if (!partner_) return;
-  for (const int64_t step : slots.keep)
+  for (const int64_t step : slots.keep) {
     sent_ = partner_lane_.post([this, step] { partner_->send(step); });
+    sent_step_ = std::max(sent_step_, step);
+  }
 }
 
 // A copy that is under way is not waited for: a partner that is gone would hold up the rank.

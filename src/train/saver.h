@@ -80,8 +80,9 @@ class Saver {
   // update all ranks have met, so that all have waited for their last copies; else they meet here.
   void take_snapshot(const TrainState& state, bool has_met = false);
   bool has_slots() const { return snapshots_.has_slots(); }
-  // Of the last one that is complete, with its copy on another node.
-  double last_copy_s() const { return copy_s_ + (partner_ ? partner_->cost_s() : 0.0); }
+  // Of the last one that is complete, and of the last copy on another node: what it costs.
+  double last_copy_s() const { return copy_s_; }
+  double last_partner_s() const { return partner_ ? partner_->cost_s() : 0.0; }
   double last_wait_s() const { return wait_s_; }  // of wait_for_copy(), the last time
   bool has_copied() { return std::exchange(has_copied_, false); }  // since it was last asked
   // Writes what an earlier process left unwritten, from the slot of that step, and pushes it.
@@ -96,7 +97,7 @@ class Saver {
   // in the background, where a save will need it: the first save then waits no longer than others.
   void wait_for_copy();
   // Until the last snapshot has its copy on another node, where it has one: before all ranks meet
-  // and take the next.
+  // and take the next. One that takes a third of the deadline is given up.
   void wait_for_partner();
   // Until all saves are complete; corrects `state` where best/ could not be written.
   void end_saves(TrainState* state);
@@ -146,6 +147,7 @@ class Saver {
   // The step of the snapshot while a save from it is going on, else -1; the last jobs that copy
   // and that send the copy to another node.
   int64_t snapshot_step_ = -1, copied_ = 0, sent_ = 0;
+  int64_t sent_step_ = -1, given_up_ = -1;  // of that last one; a job that nobody waits for
   // How long the loop has waited for this save, and since when (of the clock's ticks) it waits for
   // its end; 0: it does not.
   std::atomic<double> blocked_s_ = 0;

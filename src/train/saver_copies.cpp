@@ -69,13 +69,25 @@ void Saver::copy(int64_t step, const Json& state, bool has_met) {
     }
     copy_s_ = seconds_since(begun);
   });
-  if (partner_)
-    sent_ = partner_lane_.post([this, step, copied = copied_] {
-      copies_.wait_for(copied);
-      partner_->send(step);
-    });
+  // One that was given up may take a moment to end: nobody waits for a copy behind it.
+  const auto is_ending = [&] {
+    return given_up_ == sent_ && !partner_lane_.wait_for(sent_, std::chrono::milliseconds(0));
+  };
+  if (!partner_ || is_ending()) return;
+  sent_step_ = step;
+  sent_ = partner_lane_.post([this, step, copied = copied_] {
+    copies_.wait_for(copied);
+    partner_->send(step);
+  });
 }
 
-void Saver::wait_for_partner() { partner_lane_.wait_for(sent_); }
+// The others wait for this rank meanwhile: it must not be taken for one that hangs.
+void Saver::wait_for_partner() {
+  if (!partner_) return;
+  const std::chrono::milliseconds most(ranks_.world().deadline_ms() / 3);
+  if (given_up_ == sent_ || partner_lane_.wait_for(sent_, most)) return;
+  partner_->give_up(sent_step_, std::chrono::duration<double>(most).count());
+  given_up_ = sent_;
+}
 
 }  // namespace weft

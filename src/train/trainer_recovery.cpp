@@ -146,7 +146,10 @@ void Trainer::note_step(double seconds) {
   }
   if (!saver_->has_slots()) return;
   const bool has_copy = saver_->has_copied();
-  if (!cadence_.note({seconds, has_copy, saver_->last_copy_s(), saver_->last_wait_s()})) return;
+  if (cadence_.is_last_trial()) saver_->wait_for_partner();  // how long it takes is known then
+  if (!cadence_.note({seconds, has_copy, saver_->last_copy_s(), saver_->last_wait_s(),
+                      saver_->last_partner_s()}))
+    return;
   const std::vector<int64_t> wishes = gather_numbers(*ranks_, cadence_.wish());
   cadence_.choose(*std::max_element(wishes.begin(), wishes.end()));
   const int64_t every = cadence_.every();

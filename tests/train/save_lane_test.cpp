@@ -22,8 +22,10 @@ TEST(SaveLane, JobsRunInOrderAndAWaitIsForOne) {
   });
   lane.wait_for(first);  // not for the second, which cannot end yet
   EXPECT_EQ(done, (std::vector<int>{1}));
+  EXPECT_FALSE(lane.wait_for(2, std::chrono::milliseconds(5)));
   may_end = true;
   may_end.notify_all();
+  EXPECT_TRUE(lane.wait_for(2, std::chrono::seconds(60)));
   lane.wait();
   EXPECT_EQ(done, (std::vector<int>{1, 2}));
   lane.wait();  // nothing left

@@ -142,8 +142,21 @@ TEST(SnapshotCadence, CostsUnderTwoPercent) {
   EXPECT_FALSE(SnapshotCadence(7).is_due(8));
 }
 
+// The first copy on another node is still being sent when the first steps are noted.
+TEST(SnapshotCadence, ACopyOnAnotherNodeCountsHoweverLateItIsKnown) {
+  SnapshotCadence cadence(0);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(cadence.is_last_trial());
+    EXPECT_FALSE(cadence.note({0.1, true, 0.005, 0}));
+  }
+  EXPECT_TRUE(cadence.is_last_trial());
+  EXPECT_TRUE(cadence.note({0.1, true, 0.005, 0, 0.02}));
+  EXPECT_EQ(cadence.wish(), 13);  // 25 ms of 1300: 1.9 %
+}
+
 // What a GPU copies beside its kernels costs only what steps become longer by.
-int64_t wish_of_gpu(double with_s, double without_s, double copy_s, double wait_s) {
+int64_t wish_of_gpu(double with_s, double without_s, double copy_s, double wait_s,
+                    double partner_s = 0) {
   SnapshotCadence cadence(0, true);
   EXPECT_EQ(cadence.distance(), 2);
   for (int64_t step = 0;; ++step) {
@@ -151,7 +164,7 @@ int64_t wish_of_gpu(double with_s, double without_s, double copy_s, double wait_
     EXPECT_EQ(has_copy, step % 2 == 0);
     const double first_s = step < 2 ? 1 : 0;  // fresh memory, and what is built at the first steps
     if (cadence.note({first_s + (has_copy ? with_s : without_s), has_copy, first_s + copy_s,
-                      first_s + wait_s}))
+                      first_s + wait_s, partner_s}))
       return cadence.wish();
   }
 }
@@ -161,6 +174,12 @@ TEST(SnapshotCadence, OnAGpuStepsWithACopyAreComparedWithThoseWithout) {
   EXPECT_EQ(wish_of_gpu(0.105, 0.1, 0.06, 0), 3);
   EXPECT_EQ(wish_of_gpu(0.09, 0.1, 0.12, 0.03), 17);  // steps of unequal length; 90 ms are 100 %
   EXPECT_EQ(wish_of_gpu(0.5, 0.1, 0.004, 0), 2);      // likewise
+}
+
+// Half a second on the wire, beside kernels and before the next step begins.
+TEST(SnapshotCadence, OnAGpuNoStepWaitsForTheWire) {
+  EXPECT_EQ(wish_of_gpu(0.1, 0.1, 0.06, 0, 0.01), 5);
+  EXPECT_EQ(wish_of_gpu(0.105, 0.1, 0.06, 0, 0.01), 8);
 }
 
 }  // namespace
