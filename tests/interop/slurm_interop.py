@@ -129,7 +129,6 @@ def check_refusals(case):
     case.checks.equal(code, 2, "a job that refuses its rows: --wait exits 2" + ("" if code == 2 else (out + err)[-500:]))
 
 
-def check_signals(case):
 def check_missing(case):
     """Of two tasks the second never becomes an agent: its node is named."""
     file = write_file(case.folder, "missing", 4, join_timeout_s=2)
@@ -141,6 +140,7 @@ def check_missing(case):
                      "" if "one is missing (n2)" in text else text[-600:])
 
 
+def check_signals(case):
     file = write_file(case.folder, "cancelled", 100000)
     run_dir = case.folder / "runs/cancelled"
     job = case.submit(file, "--nodes", "2")
@@ -185,9 +185,9 @@ def body(args, checks, folder):
         check_submitted(case, own)
         check_inside(case, own)
         check_refusals(case)
+        check_missing(case)
         check_signals(case)
         if is_full():
-        check_missing(case)
             check_requeue(case)
 
 
