@@ -13,7 +13,7 @@ from sampling import ROOT
 
 FIRST_STEP_S = 40  # the promise is 4 on a quiet machine
 STEPS, MORE_STEPS, NODE_STEPS = 6, 8, 40
-KILLED = {"steps": 120, "every": 10}  # so many that the run still goes on when a callback kills at step 4 or 12
+KILLED = {"steps": 80, "every": 10}  # so many that the run still goes on when a callback kills at step 4 or 12
 
 
 def sections(folder, every=3, **train):
