@@ -66,8 +66,11 @@ std::string layout(const Json& status) {
   if (!text) return "";
   const auto number = [&](const char* key) { return find_int(*layout, key).value_or(0); };
   const int64_t asked = number("nodes_asked"), spares = number("spares");
+  const auto source = find_text(*layout, "source");
   return *text + (asked != number("nodes") ? fmt::format(" of {} asked for", asked) : "") +
-         (spares > 0 ? fmt::format(", {} waiting as spare{}", spares, spares == 1 ? "" : "s") : "");
+         (spares > 0 ? fmt::format(", {} waiting as spare{}", spares, spares == 1 ? "" : "s")
+                     : "") +
+         (source ? fmt::format(", from {}", *source) : "");
 }
 
 std::string event_line(const std::optional<Json>& event) {

@@ -68,11 +68,17 @@ class Marker {
 void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
   for (const ElasticLayout& layout : elastic_layouts(file.config()))
     nodes->layouts.push_back({static_cast<int>(layout.nodes), layout.dp});
-  nodes->fits = [&file, is_forced](const NodeLayout& layout) {
+  nodes->fits = [&file, is_forced](const NodeLayout& layout, int64_t freed_bytes) {
+    const auto measure = [freed_bytes] {
+      MemoryBounds bounds = bounds_of_machine();
+      if (bounds.machine.is_bounded()) bounds.machine.bytes += freed_bytes;
+      return bounds;
+    };
     return fit_nodes(file.config(), layout.num_nodes,
                      {.needs_snapshots = asks_for_snapshots(file),
                       .needs_async = file.was_given("checkpoint.async"),
-                      .is_forced = is_forced});
+                      .is_forced = is_forced,
+                      .measure = measure});
   };
   constexpr size_t kMostShown = 6;
   std::string others;
@@ -82,14 +88,16 @@ void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
   log_info("elastic: where a node is lost and no spare is there, it continues with {}", others);
 }
 
-// text: from, to and why, one line each. Rank 0 may append meanwhile.
+// text: from, to, why and source, one line each. Rank 0 may append meanwhile.
 void write_layout_event(const fs::path& dir, const std::string& text) {
-  const size_t to = text.find('\n') + 1, why = text.find('\n', to) + 1;
+  const size_t to = text.find('\n') + 1, why = text.find('\n', to) + 1,
+               source = text.find('\n', why) + 1;
   try {
     EventWriter(dir / "events.jsonl", 0)
         .write("layout", {{"from", Json(text.substr(0, to - 1))},
                           {"to", Json(text.substr(to, why - to - 1))},
-                          {"why", Json(text.substr(why))}});
+                          {"why", Json(text.substr(why, source - why - 1))},
+                          {"source", source == text.size() ? Json() : Json(text.substr(source))}});
   } catch (const Error& e) {
     log_warning("the change of layout could not be recorded: {}", e.what());
   }

@@ -41,6 +41,7 @@ int Agent::run() {
       return serve();
     } catch (const PeerError& e) {
       drop_ranks();
+      forget_previous();
       if (options_.is_first) throw;
       log_warning("{}; joining again", e.what());
     }
@@ -117,6 +118,7 @@ int Agent::serve() {
     }
     if (ranks_ && !are_held_) {
       advance_fetch();
+      free_previous();
       advance_parking();
       look_for_hung();
     }
@@ -132,7 +134,9 @@ void Agent::wait() {
   std::vector<int> pipes;
   if (ranks_) ranks_->add_descriptors(&pipes);
   for (const int fd : pipes) wanted.push_back({fd, POLLIN, 0});
-  ::poll(wanted.data(), wanted.size(), is_parking() || fetch_ ? kParkPollMs : kAgentPollMs);
+  const bool is_hurried =
+      is_parking() || fetch_ || (ranks_ && ranks_->world().has_previous_slots());
+  ::poll(wanted.data(), wanted.size(), is_hurried ? kParkAgentPollMs : kAgentPollMs);
 }
 
 // The supervisor decides what a signal means for the run; an agent without ranks just leaves.
@@ -172,6 +176,10 @@ std::optional<int> Agent::handle(const Frame& frame) {
     case NodeMessage::kResume:
       resume(Resume::read(frame.payload));
       return std::nullopt;
+    case NodeMessage::kForget:
+      if (has_previous_ranks()) drop_ranks();
+      forget_previous();
+      return std::nullopt;
     case NodeMessage::kLeave:
       return leave(Verdict::read(frame.payload));
     default:
@@ -184,6 +192,7 @@ void Agent::start(const NodeStart& start) {
   if (is_anyone_running())
     throw PeerError("the supervisor starts a generation while another one runs");
   drop_ranks();
+  if (!start.is_from_previous) forget_previous();
   start_ = start;
   was_finishing_ = has_reported_parked_ = false;
   stop_signal_ = 0;
@@ -218,6 +227,7 @@ void Agent::start(const NodeStart& start) {
     ranks_->world().set_store(start.store);
     ranks_->world().set_run_generation(start.generation);
     if (start.has_snapshots) expect_deaths();
+    if (start.is_from_previous) return start_from_previous();
     if (start.step >= 0) return begin_fetch();
     for (int r = 0; r < ranks_->size(); ++r) ranks_->start(r);
   } catch (const PeerError&) {
@@ -296,8 +306,9 @@ void Agent::beat() {
     now.has_stepped = ranks_->world().has_stepped();
     now.is_opened = ranks_->world().is_opened();
     // Of this node besides its ranks' own: also the copies for the node before, and the agent.
-    now.shared_bytes = ranks_->shared_bytes() + allocated_bytes(kept_ ? kept_->fd() : -1) +
-                       count_pages(::getpid()).anonymous_bytes;
+    now.segment_bytes =
+        ranks_->shared_bytes() + allocated_bytes(kept_ ? kept_->fd() : -1) + previous_bytes();
+    now.shared_bytes = now.segment_bytes + count_pages(::getpid()).anonymous_bytes;
     now.ranks = status_of_ranks();
   }
   asked_ms_.push_back(boot_ms());
@@ -330,6 +341,7 @@ void Agent::check_unkillable() {
 
 int Agent::leave(const Verdict& verdict) {
   drop_ranks();
+  forget_previous();
   const bool is_well = verdict.exit_code == 0 || verdict.exit_code > 128;
   if (!options_.is_first && is_well) log_info("{}", verdict.words);
   if (!options_.is_first && !is_well) log_error("{}", verdict.words);

@@ -39,6 +39,7 @@ void Agent::park(const Park& park) {
     report_unstarted();
   }
   if (!parking_) return;
+  if (park.is_end && park.step >= 0) keep_previous(park.step);
   parking_->begin(park.reason);
   parking_->hurry(park.is_hang);
 }
@@ -58,6 +59,7 @@ void Agent::resume(const Resume& resume) {
   for (int r = 0; r < ranks_->size(); ++r) {
     if (!(*ranks_)[r].is_running) dead.push_back(r);
   }
+  forget_previous();
   service_->go_back(resume.step);
   ranks_->world().reset(dead, resume.step);
   for (const int r : dead) ranks_->start(r);

@@ -27,7 +27,7 @@ struct JobStatus {
   int64_t max_restarts = 0;       // -1: without bound
   int64_t generation = 0;
   // Of an elastic run: "dp=2 on 2 nodes"; empty: the layout does not change.
-  std::string layout = {};
+  std::string layout = {}, source = {};  // source: what this generation went on from; "": the first
   int64_t num_nodes = 1, nodes_asked = 1, num_spares = 0;
   bool is_opened = false;     // the run directory is this job's
   bool is_announced = false;  // likewise, but not opened yet: it waits for nodes

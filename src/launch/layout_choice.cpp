@@ -24,23 +24,24 @@ std::optional<NodeLayout> LayoutChoice::largest(int num_nodes) const {
   return found != nullptr ? std::optional(*found) : std::nullopt;
 }
 
-std::optional<ChosenLayout> LayoutChoice::poll(int num_nodes) {
+std::optional<ChosenLayout> LayoutChoice::poll(int num_nodes, int64_t freed_bytes) {
   const std::optional<NodeLayout> wanted = largest(num_nodes);
   if (is_checking()) {
     if (check_running_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
       return std::nullopt;
     LayoutFit fit = check_running_.get();
-    if (!wanted || !(*wanted == checked_)) return poll(num_nodes);  // nodes have changed
+    if (!wanted || !(*wanted == checked_))
+      return poll(num_nodes, freed_bytes);  // nodes have changed
     if (fit.shortage.empty()) return ChosenLayout{*wanted, std::move(fit)};
     log_warning("{} does not fit: {}", wanted->describe(), fit.shortage);
     shortage_ = fit.shortage;
     ruled_out_.insert(wanted->num_nodes);
-    return poll(num_nodes);
+    return poll(num_nodes, freed_bytes);
   }
   if (!wanted) return std::nullopt;
   if (*wanted == asked() || !check_) return ChosenLayout{*wanted, {}};
   checked_ = *wanted;
-  check_running_ = std::async(std::launch::async, check_, checked_);
+  check_running_ = std::async(std::launch::async, check_, checked_, freed_bytes);
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 // own, and the choice is polled.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <optional>
@@ -22,7 +23,9 @@ struct LayoutFit {
   bool has_snapshots = true;                // false: there is no memory for slots
   std::string warning = "";                 // what its ranks do without, and why; "": nothing
 };
-using LayoutCheck = std::function<LayoutFit(const NodeLayout&)>;  // on another thread; no throw
+// freed_bytes: of the first node, in use now and free when the layout needs them. On another
+// thread; no throw.
+using LayoutCheck = std::function<LayoutFit(const NodeLayout&, int64_t freed_bytes)>;
 
 struct ChosenLayout {
   NodeLayout layout;
@@ -42,7 +45,7 @@ class LayoutChoice {
 
   void begin();  // everything may have changed: nothing is ruled out any more
   // None: a check runs (is_checking), or there is none that fits.
-  std::optional<ChosenLayout> poll(int num_nodes);
+  std::optional<ChosenLayout> poll(int num_nodes, int64_t freed_bytes = 0);
   bool is_checking() const { return check_running_.valid(); }
   const std::string& shortage() const { return shortage_; }  // of the last that did not fit
 

@@ -63,6 +63,13 @@ class Agent {
   bool is_anyone_running() const { return ranks_ && ranks_->is_any_running(); }
   int leave(const Verdict& verdict);
   void check_unkillable();
+  // The slots of the previous layout (agent_previous.cpp).
+  void keep_previous(int64_t step);
+  bool has_previous_ranks() const;
+  void forget_previous();
+  void start_from_previous();
+  void free_previous();
+  int64_t previous_bytes() const;
   // Leases (agent_lease.cpp).
   void begin_lease();
   void note_answer();
@@ -90,7 +97,12 @@ class Agent {
   std::unique_ptr<Parking> parking_;  // null: ranks end where another one is lost
   bool has_reported_parked_ = false;
   std::shared_ptr<SnapshotSlots> kept_;  // copies of the slots of the node before this one
-  std::unique_ptr<CopyFetch> fetch_;     // null: the ranks' slots are not being fetched
+  struct Previous {
+    std::shared_ptr<SnapshotSlots> own, kept;
+    int64_t death_ms = 0;  // of the rank or node for which its layout ended
+  };
+  Previous previous_;                 // empty: nobody needs them
+  std::unique_ptr<CopyFetch> fetch_;  // null: the ranks' slots are not being fetched
   int64_t fetch_begin_ms_ = 0;
   NodeStart start_;
   int stop_signal_ = 0;      // that the run was asked to end with

@@ -75,7 +75,10 @@ bool NodeSupervisor::has_fewest() {
 }
 
 void NodeSupervisor::gather_fewer() {
-  const auto chosen = choice_.poll(num_nodes_there());
+  // No rank runs: what the first node's had is freed, in time, for those of the next layout.
+  const JoinedAgent* first = nodes_[0];
+  const bool has_beat = first != nullptr && first->beat.generation == generation_;
+  const auto chosen = choice_.poll(num_nodes_there(), has_beat ? first->beat.segment_bytes : 0);
   if (!chosen) return;
   place(chosen->layout.num_nodes);
   if (is_complete()) use_layout(*chosen);
@@ -167,7 +170,8 @@ void NodeSupervisor::regroup() {
 void NodeSupervisor::report_layout() {
   if (layout_ == reported_layout_) return;
   report("layout", -1,
-         fmt::format("{}\n{}\n{}", reported_layout_.describe(), layout_.describe(), why_));
+         fmt::format("{}\n{}\n{}\n{}", reported_layout_.describe(), layout_.describe(), why_,
+                     source_));
   reported_layout_ = layout_;
 }
 
@@ -175,6 +179,7 @@ void NodeSupervisor::add_layout(JobStatus* status) {
   status->num_nodes = layout_.num_nodes;
   status->nodes_asked = choice_.asked().num_nodes;
   if (choice_.is_elastic()) status->layout = layout_.describe();
+  if (choice_.is_elastic()) status->source = source_;
   for (const JoinedAgent* agent : agents_.usable()) status->num_spares += agent->node < 0;
 }
 

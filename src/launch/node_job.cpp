@@ -79,27 +79,34 @@ NodeStart NodeSupervisor::start_of(int node) const {
 
 void NodeSupervisor::start_generation() {
   ++generation_;
-  open_store();
+  const std::optional<int64_t> step = use_previous();
+  open_store(step.has_value());
   is_counted_ = is_free_ = false;
   ends_.begin(layout_.num_nodes);
   parked_.assign(nodes_.size(), std::nullopt);
   kill_at_.reset();
   phase_ = Phase::kRunning;
-  for (int n = 0; n < layout_.num_nodes; ++n)
-    agents_.send(*nodes_[static_cast<size_t>(n)], NodeMessage::kStart, start_of(n).write());
+  if (generation_ > 0) source_ = step ? fmt::format("step {} in memory", *step) : "storage";
+  for (int n = 0; n < layout_.num_nodes; ++n) {
+    NodeStart start = start_of(n);
+    start.is_from_previous = step.has_value();
+    start.step = step.value_or(-1);
+    start.last_step = std::max<int64_t>(start.step, last_step_);
+    agents_.send(*nodes_[static_cast<size_t>(n)], NodeMessage::kStart, start.write());
+  }
   report("started", -1, fmt::format("generation {}", generation_));
   report_spares();
 }
 
 // Every rank learns the reason through the store, and has a moment to end by itself.
-void NodeSupervisor::begin_closing(const std::string& reason) {
+void NodeSupervisor::begin_closing(const std::string& reason, int64_t kept_step) {
   const bool is_hurried = is_cut_off_ || is_early_;
   if (phase_ == Phase::kClosing && !is_hurried) return;
   if (phase_ == Phase::kGathering) return finish(is_cut_off_ ? 1 : kPeerExit, reason);
   phase_ = Phase::kClosing;
   kill_at_ = Clock::now() + milliseconds(is_hurried ? 0 : o_.job.grace_ms);
   abort_store(reason);
-  ask_to_park(reason, false, true);
+  ask_to_park({generation_, reason, false, true, kept_step});
 }
 
 // ------------------------------------------------------------------ ends
@@ -148,13 +155,14 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::string died = cause.words + ends_.others_than(cause.rank);
   const std::string& words = fault.empty() ? died : fault;
   count_restart(words);
-  warn_of_restart(words, o_.job.saved_words());
+  const std::optional<int64_t> step = previous_step();
+  warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
   for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
   if (!fault.empty())
     report("recovery_failed", -1, fault);
   else if (cause.rank >= 0)
     report("died", cause.rank, died);
-  report("continued", -1, "storage");
+  report("continued", -1, step ? std::to_string(*step) : "storage");
   begin_gathering(words);
 }
 

@@ -42,7 +42,7 @@ FrameBounds node_message_bounds() {
           bound(NodeMessage::kStart, kMaxStart),  bound(NodeMessage::kKill, 64),
           bound(NodeMessage::kStop, 64),          bound(NodeMessage::kAlive, 0),
           bound(NodeMessage::kLeave, kMaxText),   bound(NodeMessage::kPark, kMaxText),
-          bound(NodeMessage::kResume, kMaxText)};
+          bound(NodeMessage::kResume, kMaxText),  bound(NodeMessage::kForget, 0)};
 }
 
 void queue_message(Channel* to, NodeMessage kind, std::string_view payload) {
@@ -79,6 +79,7 @@ std::string Beat::write() const {
                        {"is_opened", is_opened},
                        {"shared_bytes", shared_bytes},
                        {"has_stepped", has_stepped},
+                       {"segment_bytes", segment_bytes},
                        {"ranks", std::move(all)}});
 }
 
@@ -90,7 +91,8 @@ Beat Beat::read(std::string_view text) {
             fields.flag("is_finishing"),
             fields.flag("is_opened"),
             fields.number("shared_bytes", 0, INT64_MAX),
-            fields.flag("has_stepped")};
+            fields.flag("has_stepped"),
+            fields.number("segment_bytes", 0, INT64_MAX)};
   for (const Json& one : fields.items("ranks")) {
     const Fields rank(one, "a rank of an agent's beat");
     RankStatus status;
@@ -171,7 +173,8 @@ std::string NodeStart::write() const {
                        {"has_snapshots", has_snapshots},
                        {"step", step},
                        {"last_step", last_step},
-                       {"copies_at", copies_at}});
+                       {"copies_at", copies_at},
+                       {"is_from_previous", is_from_previous}});
 }
 
 NodeStart NodeStart::read(std::string_view text) {
@@ -195,6 +198,7 @@ NodeStart NodeStart::read(std::string_view text) {
   start.step = fields.number("step", -1, INT64_MAX);
   start.last_step = fields.number("last_step", 0, INT64_MAX);
   start.copies_at = fields.text("copies_at");
+  start.is_from_previous = fields.flag("is_from_previous");
   if (start.argv.empty()) throw PeerError("a node's start without a command");
   return start;
 }

@@ -39,6 +39,7 @@ enum class NodeMessage : uint8_t {
   kLeave = 37,
   kPark = 38,
   kResume = 39,
+  kForget = 40,  // the slots of the previous layout
 };
 FrameBounds node_message_bounds();
 void queue_message(Channel* to, NodeMessage kind, std::string_view payload = "");
@@ -58,6 +59,7 @@ struct Beat {
   bool is_opened = false;              // the run directory is this run's
   int64_t shared_bytes = 0;            // memory of the node besides its ranks' own
   bool has_stepped = false;            // in this generation
+  int64_t segment_bytes = 0;           // of shared_bytes: arenas and slots, which go with the ranks
   std::vector<RankStatus> ranks = {};  // of the node; at_ms of their signs is an age
   std::string write() const;
   static Beat read(std::string_view text);
@@ -105,12 +107,13 @@ struct NodeStart {
   // that address; last_step: how far the run was.
   int64_t step = -1, last_step = 0;
   std::string copies_at = "";
+  bool is_from_previous = false;  // or the slots of the previous layout, wherever they are
   std::string write() const;
   static NodeStart read(std::string_view text);
 };
 
 // kKill: the generation; kStop, kSignal: the signal; kStopping: 1 where there was anything to
-// save, else 0; kWelcome, kAlive: nothing.
+// save, else 0; kWelcome, kAlive, kForget: nothing.
 std::string write_number(int64_t number);
 int64_t read_number(std::string_view text);
 

@@ -1,5 +1,7 @@
 // launch/node_recovery.cpp: a rank dies, the others park, and all go on from a step that the memory
 // of all nodes holds (docs/design/0021-memory-of-nodes.md).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -16,13 +18,15 @@ constexpr int64_t kStoreMs = 2000;
 
 }  // namespace
 
-void NodeSupervisor::open_store() {
+void NodeSupervisor::open_store(bool has_previous) {
   store_ = std::make_unique<StoreServer>(o_.host, "0", &secret_);
   if (!has_snapshots_) return;
   StoreClient client(store_->endpoint(), kStoreMs, &secret_);
   for (const JoinedAgent* node : nodes_) {
     if (node != nullptr) client.set(slots_key(node->node), node->hello->slots);
   }
+  if (has_previous)
+    client.set(kPreviousSlotsKey, fmt::format("{}", fmt::join(previous_->endpoints(), "\n")));
 }
 
 void NodeSupervisor::abort_store(const std::string& reason) {
@@ -33,8 +37,7 @@ void NodeSupervisor::abort_store(const std::string& reason) {
   }
 }
 
-void NodeSupervisor::ask_to_park(const std::string& reason, bool is_hang, bool is_end) {
-  const Park park{generation_, reason, is_hang, is_end};
+void NodeSupervisor::ask_to_park(const Park& park) {
   for (JoinedAgent* node : nodes_) {
     if (node != nullptr) agents_.send(*node, NodeMessage::kPark, park.write());
   }
@@ -52,7 +55,7 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   is_hang_ = is_hang;
   count_restart(reason);
   abort_store(reason);
-  ask_to_park(reason, is_hang, false);
+  ask_to_park({generation_, reason, is_hang});
 }
 
 // A node whose ranks have parked although nobody has died: one of them has waited for too long.
@@ -79,7 +82,7 @@ bool NodeSupervisor::is_rest_parked() const {
 // nobody hangs then, and who still completes a write has the time for it.
 void NodeSupervisor::note_death(const std::string& words) {
   if (phase_ != Phase::kParking) return begin_parking(words, false);
-  if (std::exchange(is_hang_, false)) ask_to_park(words, false, false);
+  if (std::exchange(is_hang_, false)) ask_to_park({generation_, words});
 }
 
 // A lost node's slots live on as copies.
@@ -95,28 +98,6 @@ bool NodeSupervisor::are_all_quiet() const {
     if (nodes_[n] != nullptr && !is_fresh_[n] && !parked_[n]) return false;
   }
   return true;
-}
-
-// Of a lost node those that its partner, the next one, keeps; null: both are lost.
-const std::vector<int64_t>* NodeSupervisor::steps_of(size_t node) const {
-  if (parked_[node]) return &parked_[node]->steps;
-  const std::optional<Parked>& partner = parked_[(node + 1) % parked_.size()];
-  return partner ? &partner->kept : nullptr;
-}
-
-std::optional<int64_t> NodeSupervisor::newest_parked_step() const {
-  std::optional<int64_t> newest;
-  const std::vector<int64_t>* first = steps_of(0);
-  if (first == nullptr) return std::nullopt;
-  for (const int64_t step : *first) {
-    bool is_common = true;
-    for (size_t n = 0; n < parked_.size() && is_common; ++n) {
-      const std::vector<int64_t>* steps = steps_of(n);
-      is_common = steps != nullptr && std::find(steps->begin(), steps->end(), step) != steps->end();
-    }
-    if (is_common && (!newest || step > *newest)) newest = step;
-  }
-  return newest;
 }
 
 // Where no node was lost, nobody else has what a rank could not read.
@@ -139,12 +120,14 @@ bool NodeSupervisor::fill_lost_places() {
 void NodeSupervisor::advance_parking() {
   if (!are_all_quiet()) return;
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
-  const std::optional<int64_t> step = newest_parked_step();
+  const std::optional<int64_t> step = newest_parked_step(parked_);
   memory_fault_ = memory_fault();
   // What would repeat ends the run; rank 0 may have finished it alone; nothing is whole, or it
   // cannot be read: storage.
-  if ((cause && cause->would_repeat) || ends_.is_well(0) || !step || !memory_fault_.empty())
+  if ((cause && cause->would_repeat) || ends_.is_well(0) || !step || !memory_fault_.empty()) {
+    if (!memory_fault_.empty()) forget_previous();
     return begin_closing(parked_reason_);
+  }
   if (fill_lost_places()) return resume(*step, cause);
   // An elastic run goes on without nodes; the first one's next agent is on its way.
   const bool is_any_missing = std::find(nodes_.begin() + 1, nodes_.end(), nullptr) != nodes_.end();
@@ -153,7 +136,10 @@ void NodeSupervisor::advance_parking() {
         "{}; {}: no other node has taken its place, so step {} could not be saved: the steps since "
         "{} are lost",
         ends_.lost_nodes().front(), signal_name(stop_signal_), last_step_, o_.job.saved_words()));
-  if (choice_.is_elastic() && is_any_missing) return begin_closing(parked_reason_);
+  if (choice_.is_elastic() && is_any_missing) {
+    keep_previous();
+    return begin_closing(parked_reason_, *step);
+  }
   if (Clock::now() >= gather_until_) return fail_parked(missing_words());
   if (!std::exchange(has_warned_, true) && nodes_[0] != nullptr)
     log_warning("{}; waiting for another node: weft agent --join {} --secret-file {}",
@@ -174,8 +160,10 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
   report("continued", -1, std::to_string(step));
   ++generation_;
   ends_.begin(layout_.num_nodes);
+  forget_previous();
   open_store();
   parked_.assign(nodes_.size(), std::nullopt);
+  source_ = fmt::format("step {} in memory", step);
   is_counted_ = is_free_ = false;
   is_growing_ = false;  // asked again where it still can
   phase_ = Phase::kRunning;

@@ -62,7 +62,9 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       if (from.node != 0 || from.beat.generation != generation_) return;
       has_saved_ = has_saved_ || from.beat.has_saved;
       last_step_ = std::max(last_step_, from.beat.step);
-      if (from.beat.is_opened) report_layout();
+      if (!from.beat.is_opened) return;
+      if (phase_ == Phase::kRunning) forget_previous();  // all have loaded
+      report_layout();
       return;
     case NodeMessage::kLine: {
       const OutputLine line = OutputLine::read(frame.payload);
@@ -155,6 +157,7 @@ bool NodeSupervisor::is_finishing() const {
 void NodeSupervisor::look_for_lost() {
   const std::vector<JoinedAgent> lost = agents_.take_lost();
   for (const JoinedAgent& agent : lost) {  // all, before anything is sent to those that are left
+    if (previous_ && agent.hello) previous_->lose(agent.hello->slots);
     if (agent.node >= 0) nodes_[static_cast<size_t>(agent.node)] = nullptr;
   }
   for (const JoinedAgent& agent : lost) {

@@ -12,6 +12,7 @@
 #include "launch/node_ends.h"
 #include "launch/node_job.h"
 #include "launch/park_messages.h"
+#include "launch/previous_slots.h"
 #include "launch/restart_budget.h"
 #include "launch/signal_pipe.h"
 #include "net/store.h"
@@ -72,22 +73,21 @@ class NodeSupervisor {
 
   void start_generation();
   NodeStart start_of(int node) const;
-  void begin_closing(const std::string& reason);
+  // kept_step: from which the next layout continues (node_previous.cpp); -1: agents keep nothing.
+  void begin_closing(const std::string& reason, int64_t kept_step = -1);
   void judge();
   void recover(const NodeEnds::Cause& cause);
   bool may_recover();
   // Recovery from memory (launch/node_recovery.cpp).
-  void open_store();
+  void open_store(bool has_previous = false);
   void abort_store(const std::string& reason);
-  void ask_to_park(const std::string& reason, bool is_hang, bool is_end);
+  void ask_to_park(const Park& park);
   void begin_parking(const std::string& reason, bool is_hang);
   void handle_parked(const JoinedAgent& from, Parked parked);
   bool is_rest_parked() const;
   void note_death(const std::string& words);
   void react_to_loss(int node, const std::string& words);
   bool are_all_quiet() const;
-  const std::vector<int64_t>* steps_of(size_t node) const;
-  std::optional<int64_t> newest_parked_step() const;
   std::string memory_fault() const;
   bool fill_lost_places();
   void advance_parking();
@@ -95,6 +95,13 @@ class NodeSupervisor {
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
   void count_restart(const std::string& reason);
   void warn_of_restart(const std::string& words, const std::string& from) const;
+
+  // Another layout, from memory (launch/node_previous.cpp).
+  void keep_previous();
+  std::optional<int64_t> previous_step() const;
+  void forget_previous();
+  void give_up_previous(const std::string& why);
+  std::optional<int64_t> use_previous();
 
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);
@@ -122,15 +129,17 @@ class NodeSupervisor {
   bool has_snapshots_ = false;          // they have slots
   std::unique_ptr<StoreServer> store_;  // of this generation
   Phase phase_ = Phase::kGathering;
-  std::vector<std::optional<Parked>> parked_;  // of each node
-  std::vector<bool> is_fresh_;                 // its agent takes the place of a lost one
-  bool has_warned_ = false;                    // that another node is waited for
-  bool is_hang_ = false;                       // ranks have parked, and nobody has died so far
-  std::string parked_reason_, memory_fault_;   // memory_fault_: why it goes on from storage
-  bool is_counted_ = false;                    // this generation's end, as a restart
-  bool is_free_ = false;                       // it is none: a node could not start
-  int num_left_out_ = 0;                       // nodes that could not start
-  Clock::time_point grow_at_;                  // not before
+  ParkedNodes parked_;                        // of this generation
+  std::optional<PreviousSlots> previous_;     // none: the next layout has nothing of them
+  std::string source_;                        // of this generation's state; "": of the first one
+  std::vector<bool> is_fresh_;                // its agent takes the place of a lost one
+  bool has_warned_ = false;                   // that another node is waited for
+  bool is_hang_ = false;                      // ranks have parked, and nobody has died so far
+  std::string parked_reason_, memory_fault_;  // memory_fault_: why it goes on from storage
+  bool is_counted_ = false;                   // this generation's end, as a restart
+  bool is_free_ = false;                      // it is none: a node could not start
+  int num_left_out_ = 0;                      // nodes that could not start
+  Clock::time_point grow_at_;                 // not before
   Clock::time_point gather_until_;
   std::optional<Clock::time_point> kill_at_;  // in kClosing
   int64_t generation_ = -1;

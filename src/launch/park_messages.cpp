@@ -15,13 +15,14 @@ std::string Park::write() const {
   return dump_message({{"generation", generation},
                        {"reason", shortened(reason)},
                        {"is_hang", is_hang},
-                       {"is_end", is_end}});
+                       {"is_end", is_end},
+                       {"step", step}});
 }
 
 Park Park::read(std::string_view text) {
   const MessageFields fields(text, "a request to park");
   return {fields.number("generation", 0, INT64_MAX), fields.text("reason"), fields.flag("is_hang"),
-          fields.flag("is_end")};
+          fields.flag("is_end"), fields.number("step", -1, INT64_MAX)};
 }
 
 std::string Parked::write() const {

@@ -15,6 +15,7 @@ struct Park {
   std::string reason;
   bool is_hang = false;  // nobody has died: who does not park soon is the one that hangs
   bool is_end = false;   // the generation ends: who waits must not wait any longer
+  int64_t step = -1;     // with is_end: slots that hold it are kept for the next layout; -1: none
   std::string write() const;
   static Park read(std::string_view text);
 };

@@ -65,6 +65,7 @@ struct ShmWorld::Header {
   std::atomic<int> stop;   // the signal
   OnceText aborted, memory_fault;
   std::atomic<bool> recovers, has_saved, has_stepped, is_opened, is_finishing;
+  std::atomic<bool> has_previous_slots, has_loaded;
   std::atomic<int64_t> start_step, last_step, death_ms, run_generation;
   SharedWord generation;
   std::atomic<int64_t> lease_ms;
@@ -280,6 +281,10 @@ void ShmWorld::set_store(const std::string& endpoint) {
   std::memcpy(header_->store, endpoint.c_str(), endpoint.size() + 1);
 }
 std::string ShmWorld::store() const { return header_->store; }
+void ShmWorld::set_previous_slots(bool are_there) { header_->has_previous_slots.store(are_there); }
+bool ShmWorld::has_previous_slots() const { return header_->has_previous_slots.load(); }
+void ShmWorld::note_loaded() { header_->has_loaded.store(true); }
+bool ShmWorld::has_loaded() const { return header_->has_loaded.load(); }
 void ShmWorld::set_lease(int64_t until_ms) { header_->lease_ms.store(until_ms); }
 int64_t ShmWorld::lease_ms() const { return header_->lease_ms.load(); }
 void ShmWorld::note_held(int rank, bool is_held) { header_->ranks[rank].is_held.store(is_held); }

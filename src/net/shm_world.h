@@ -117,6 +117,12 @@ class ShmWorld {
   // Of a node of several: the store of the generation, set before reset or the first rank.
   void set_store(const std::string& endpoint);
   std::string store() const;  // "": none was set
+  // Likewise: whether agents still have the slots of the previous layout, from which its ranks load
+  // (docs/design/0022-elastic.md). They are freed once a rank has noted that all have loaded.
+  void set_previous_slots(bool are_there);
+  bool has_previous_slots() const;
+  void note_loaded();
+  bool has_loaded() const;
   // Likewise: until when its ranks may run, of boot_ms(); its agent renews it. 0: without end.
   void set_lease(int64_t until_ms);
   int64_t lease_ms() const;

@@ -12,12 +12,15 @@ constexpr int64_t kMaxText = int64_t{1} << 30;  // layouts of a node's ranks
 
 }  // namespace
 
-SlotClient::SlotClient(const std::string& endpoint, const Secret& secret, int64_t deadline_ms)
+SlotClient::SlotClient(const std::string& endpoint, const Secret& secret, int64_t deadline_ms,
+                       bool is_previous)
     : deadline_ms_(deadline_ms),
+      is_previous_(is_previous),
       channel_(Channel::connect(parse_endpoint(endpoint), secret, kSlotIdentity,
                                 slot_message_bounds(), deadline_ms)) {}
 
-int64_t SlotClient::ask(const SlotAsk& what) {
+int64_t SlotClient::ask(SlotAsk what) {
+  what.is_previous = is_previous_ ? 1 : 0;
   channel_.send(static_cast<uint8_t>(SlotMessage::kAsk), what.write(), deadline_ms_);
   const Frame answer = channel_.receive(deadline_ms_);
   if (answer.kind != static_cast<uint8_t>(SlotMessage::kSize))

@@ -18,7 +18,9 @@ namespace weft {
 // within deadline_ms; then also for every later question.
 class SlotClient {
  public:
-  SlotClient(const std::string& endpoint, const Secret& secret, int64_t deadline_ms);
+  // is_previous: it reads the slots of the previous layout.
+  SlotClient(const std::string& endpoint, const Secret& secret, int64_t deadline_ms,
+             bool is_previous = false);
 
   // None: there is no such slot.
   std::optional<std::string> text(int64_t node, int rank, int64_t step);
@@ -38,7 +40,7 @@ class SlotClient {
  private:
   void send_bytes(std::string_view bytes);
   // The size of what follows; -1: nothing does.
-  int64_t ask(const SlotAsk& what);
+  int64_t ask(SlotAsk what);
   std::string next_bytes(int64_t left);
   std::optional<std::string> ask_text(const SlotAsk& what);
   template <typename Fn>
@@ -50,6 +52,7 @@ class SlotClient {
 
   std::mutex mutex_;
   const int64_t deadline_ms_;
+  const bool is_previous_;
   Channel channel_;
 };
 

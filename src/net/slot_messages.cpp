@@ -37,7 +37,7 @@ FrameBounds slot_message_bounds() {
   const auto bound = [](SlotMessage kind, uint32_t bytes) {
     return FrameBounds::Bound{static_cast<uint8_t>(kind), bytes};
   };
-  return {bound(SlotMessage::kAsk, 6 * kNumberBytes), bound(SlotMessage::kSize, kNumberBytes),
+  return {bound(SlotMessage::kAsk, 7 * kNumberBytes), bound(SlotMessage::kSize, kNumberBytes),
           bound(SlotMessage::kBytes, kSlotChunk), bound(SlotMessage::kPut, 8 * kNumberBytes)};
 }
 
@@ -52,16 +52,17 @@ int64_t read_slot_number(std::string_view bytes) { return read_numbers<1>(bytes)
 
 std::string SlotAsk::write() const {
   std::string bytes;
-  for (const int64_t number : {node, rank, step, what, begin, end})
+  for (const int64_t number : {node, rank, step, what, begin, end, is_previous})
     bytes += write_slot_number(number);
   return bytes;
 }
 
 SlotAsk SlotAsk::read(std::string_view bytes) {
-  const auto [node, rank, step, what, begin, end] = read_numbers<6>(bytes);
+  const auto [node, rank, step, what, begin, end, is_previous] = read_numbers<7>(bytes);
   check(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0);
   check(what >= kText && what <= kLayouts && begin >= 0 && end >= begin);
-  return {node, rank, step, what, begin, end};
+  check(is_previous == 0 || is_previous == 1);
+  return {node, rank, step, what, begin, end, is_previous};
 }
 
 std::string SlotList::write() const {

@@ -27,10 +27,11 @@ FrameBounds slot_message_bounds();
 
 // Wanted of the slot of that rank (of the node, from 0) which holds that step: its text, its
 // layout, or bytes [begin, end). kList: of all its slots, whatever the step: SlotList. kLayouts: of
-// all ranks of the node, where all of them have that step (write_layouts).
+// all ranks of the node, where all of them have that step (write_layouts). is_previous: 1: of the
+// slots of the previous layout, by its numbers (docs/design/0022-elastic.md).
 struct SlotAsk {
   enum What : int64_t { kText = 0, kLayout = 1, kData = 2, kList = 3, kLayouts = 4 };
-  int64_t node = 0, rank = 0, step = 0, what = kText, begin = 0, end = 0;
+  int64_t node = 0, rank = 0, step = 0, what = kText, begin = 0, end = 0, is_previous = 0;
   std::string write() const;
   static SlotAsk read(std::string_view bytes);
 };
@@ -54,6 +55,8 @@ struct SlotPut {
 
 // Of the generation's store: where the slot service of that node listens.
 inline std::string slots_key(int64_t node) { return "slots/" + std::to_string(node); }
+// Likewise, a line per node of the previous layout: who has its slots, or their copies.
+inline constexpr const char* kPreviousSlotsKey = "slots/previous";
 
 std::string write_layouts(const std::vector<std::string>& layouts);
 std::vector<std::string> read_layouts(std::string_view bytes);

@@ -56,6 +56,11 @@ void SlotService::keep(int64_t node, std::shared_ptr<SnapshotSlots> copies) {
   ++epoch_;  // what a rank of before has sent may not have been read yet
 }
 
+void SlotService::show_previous(std::map<int64_t, std::shared_ptr<SnapshotSlots>> slots) {
+  const std::lock_guard lock(mutex_);
+  previous_ = std::move(slots);
+}
+
 void SlotService::go_back(int64_t step) {
   const std::lock_guard lock(mutex_);
   ++epoch_;
@@ -146,8 +151,9 @@ void SlotService::obey(Client* client, const Frame& frame) {
 
 std::shared_ptr<SnapshotSlots> SlotService::find(const SlotAsk& ask) {
   const std::lock_guard lock(mutex_);
-  const auto found = shown_.find(ask.node);
-  if (found == shown_.end() || ask.rank >= found->second->num_ranks()) return nullptr;
+  const auto& all = ask.is_previous != 0 ? previous_ : shown_;
+  const auto found = all.find(ask.node);
+  if (found == all.end() || ask.rank >= found->second->num_ranks()) return nullptr;
   return found->second;
 }
 

@@ -38,6 +38,8 @@ class SlotService {
   // The same with copies of another node's slots, which its ranks write here: those who connect
   // from here on.
   void keep(int64_t node, std::shared_ptr<SnapshotSlots> copies);
+  // By node: the slots of the previous layout, from which the next one is loaded; empty: none.
+  void show_previous(std::map<int64_t, std::shared_ptr<SnapshotSlots>> slots);
   // The run goes back to that step: copies of later ones are dropped, and what was sent before and
   // arrives late is refused.
   void go_back(int64_t step);
@@ -88,11 +90,11 @@ class SlotService {
   ChannelAcceptor acceptor_;
   const std::string endpoint_;
   const int64_t stall_ms_;
-  int wake_[2];                                              // a pipe: a byte in it ends the thread
-  std::mutex mutex_;                                         // guards shown_ and kept_
-  std::map<int64_t, std::shared_ptr<SnapshotSlots>> shown_;  // by node
-  std::shared_ptr<SnapshotSlots> kept_;                      // those of them that may be written
-  int64_t kept_node_ = -1, epoch_ = 0;                       // epoch_: of those who may write
+  int wake_[2];       // a pipe: a byte in it ends the thread
+  std::mutex mutex_;  // guards shown_, previous_ and kept_
+  std::map<int64_t, std::shared_ptr<SnapshotSlots>> shown_, previous_;  // by node
+  std::shared_ptr<SnapshotSlots> kept_;  // those of them that may be written
+  int64_t kept_node_ = -1, epoch_ = 0;   // epoch_: of those who may write
   std::list<Client> clients_;
   std::shared_ptr<const std::string> layouts_;  // the last answer's: hundreds of readers share it
   bool is_ending_ = false;

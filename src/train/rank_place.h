@@ -44,6 +44,9 @@ struct RankPlace {
   // This process takes the place of one that died, or all ranks have lost one: they continue from
   // their slots.
   bool is_continued() const { return slots && world->generation() > 0 && world->start_step() >= 0; }
+  // The slots that it continues from are those of the previous layout
+  // (docs/design/0022-elastic.md).
+  bool has_previous_slots() const { return node && world->has_previous_slots(); }
 };
 
 // Collective. UserError where the model cannot be cut this way.

@@ -59,7 +59,10 @@ class Trainer {
 
   // All ranks, survivors and replacements, go back to a step that the slots of all hold.
   void recover();
-  void reopen_run(const SlotText& text);
+  SlotText load_slots(int64_t step);
+  SlotText load_previous(int64_t step);
+  void reopen_run(const SlotText& text, bool is_previous);
+  void await_freed_memory();
   void report_recovery();
 
   // What a slot holds besides state.json.

@@ -86,27 +86,76 @@ void add_own_node(const RankPlace& place, int64_t step, SlotParts* parts) {
   }
 }
 
+void add_node(const RankPlace& place, int64_t node, int64_t step, RemoteSlots* others,
+              SlotParts* parts) {
+  const int per_node = place.slots->num_ranks();
+  const std::vector<std::string> layouts = others->layouts(node, step);
+  for (int r = 0; r < per_node; ++r) {
+    const int rank = static_cast<int>(node) * per_node + r;
+    const auto fetch = [&place, others, rank, step](size_t begin, size_t end,
+                                                    const SliceReader::Take& take) {
+      reading_memory(place, step, [&] { others->read(rank, step, begin, end, take); });
+    };
+    parts->add(rank, layouts[static_cast<size_t>(r)], {nullptr, fetch});
+  }
+}
+
 // One question per node, to the nearest in the ring first: not all ranks ask the same agent.
 void add_other_nodes(const RankPlace& place, int64_t step, RemoteSlots* others, SlotParts* parts) {
   const int per_node = place.slots->num_ranks(), num_nodes = place.node->num_ranks / per_node;
-  for (int i = 1; i < num_nodes && !parts->coverage.is_complete(); ++i) {
-    const int node = (place.rank / per_node + i) % num_nodes;
-    const std::vector<std::string> layouts = others->layouts(node, step);
-    for (int r = 0; r < per_node; ++r) {
-      const int rank = node * per_node + r;
-      const auto fetch = [&place, others, rank, step](size_t begin, size_t end,
-                                                      const SliceReader::Take& take) {
-        reading_memory(place, step, [&] { others->read(rank, step, begin, end, take); });
-      };
-      parts->add(rank, layouts[static_cast<size_t>(r)], {nullptr, fetch});
-    }
+  for (int i = 1; i < num_nodes && !parts->coverage.is_complete(); ++i)
+    add_node(place, (place.rank / per_node + i) % num_nodes, step, others, parts);
+}
+
+// Of data-parallel ranks that see the same rows one counts.
+Json sum_of_counters(const RankPlace& place, int64_t step, int tp, RemoteSlots* previous) {
+  DataCounters sum;
+  const auto num_nodes = static_cast<int>(previous->nearest_nodes().size());
+  for (int r = 0; r < num_nodes * place.slots->num_ranks(); r += tp) {
+    const Json text = parse_json(previous->text(r, step), "the text of a snapshot");
+    sum.add(counters_from_json(text.at("about").at("counters")));
   }
+  return counters_to_json(sum);
 }
 
 }  // namespace
 
 SlotText read_slot_text(const RankPlace& place, int64_t step) {
   return reading_memory(place, step, [&] { return own_text(place, step); });
+}
+
+SlotText read_previous_text(const RankPlace& place, const Ranks& ranks, int64_t step,
+                            RemoteSlots* previous) {
+  return reading_memory(place, step, [&]() -> SlotText {
+    const Json text = parse_json(previous->text(0, step), "the text of a snapshot");
+    SlotText found{text.at("state"), text.at("about")};
+    const bool counts = ranks.dp_rank() == 0;
+    found.about.set("counters", counts ? sum_of_counters(place, step, ranks.layout().tp, previous)
+                                       : counters_to_json({}));
+    return found;
+  });
+}
+
+void check_no_newer(const RankPlace& place, const std::filesystem::path& dir, int64_t step) {
+  reading_memory(place, step, [&] {
+    const std::vector<std::filesystem::path> all = list_checkpoints(dir);
+    if (!all.empty() && step_of_name(all.back().filename()) > step)
+      throw PeerError(fmt::format("{} is newer", all.back().string()));
+  });
+}
+
+CheckpointReader open_previous(const RankPlace& place, int64_t step,
+                               const std::vector<Slice>& needed, Json state,
+                               RemoteSlots* previous) {
+  return reading_memory(place, step, [&]() -> CheckpointReader {
+    SlotParts parts(needed);
+    for (const int64_t node : previous->nearest_nodes()) {
+      if (!parts.coverage.is_complete()) add_node(place, node, step, previous, &parts);
+    }
+    if (const std::string fault = parts.coverage.fault(); !fault.empty()) throw PeerError(fault);
+    return {fmt::format("the snapshots of step {}", step), std::move(parts.tensors),
+            std::move(state), std::move(parts.images)};
+  });
 }
 
 CheckpointReader open_snapshots(const RankPlace& place, int64_t step,
@@ -139,7 +188,11 @@ Saver::Again find_unfinished_save(const RankPlace& place, Ranks& ranks, const Ru
                                   const std::filesystem::path& dir, int64_t step) {
   const int64_t held = read_slot_text(place, step).about.at("held").as_int();  // of all alike
   const int64_t saved = held >= 0 && has_everywhere(place, ranks, held) ? held : step;
-  const SlotText text = read_slot_text(place, saved);
+  return find_missing_save(ranks, c, dir, saved, read_slot_text(place, saved));
+}
+
+Saver::Again find_missing_save(Ranks& ranks, const RunConfig& c, const std::filesystem::path& dir,
+                               int64_t saved, const SlotText& text) {
   constexpr int64_t kBest = 1, kCheckpoint = 2;
   const int64_t missing = agree_on_number(ranks, [&] {
     int64_t found = 0;

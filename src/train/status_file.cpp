@@ -56,7 +56,8 @@ Json layout_json(const JobStatus& status) {
   return Json(Json::Object{{"text", Json(status.layout)},
                            {"nodes", Json(status.num_nodes)},
                            {"nodes_asked", Json(status.nodes_asked)},
-                           {"spares", Json(status.num_spares)}});
+                           {"spares", Json(status.num_spares)},
+                           {"source", status.source.empty() ? Json() : Json(status.source)}});
 }
 
 constexpr int kRefused = 2;

@@ -1,6 +1,8 @@
 // train/trainer_recovery.cpp: how a rank outlives others: snapshots, parking, going back.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -9,6 +11,11 @@
 #include "train/rank_trainer.h"
 
 namespace weft {
+namespace {
+
+constexpr std::chrono::seconds kFreed{5};
+
+}  // namespace
 
 bool Trainer::park() {
   if (!place_.slots || !place_.world->recovers()) return false;
@@ -44,15 +51,29 @@ void Trainer::rejoin() {
   meet_others();
 }
 
+SlotText Trainer::load_slots(int64_t step) {
+  SlotText text = read_slot_text(place_, step);
+  RemoteSlots others(place_);
+  engine_.load_checkpoint(open_snapshots(place_, step, engine_.weights().needed_slices(), &others));
+  return text;
+}
+
+// In another layout than the one whose slots these are (docs/design/0022-elastic.md).
+SlotText Trainer::load_previous(int64_t step) {
+  RemoteSlots previous(place_, true);
+  SlotText text = read_previous_text(place_, *ranks_, step, &previous);
+  if (is_main_) check_no_newer(place_, start_.dir, step);
+  check_exact_constants(text.state, ranks_->layout());
+  engine_.load_checkpoint(
+      open_previous(place_, step, engine_.weights().needed_slices(), text.state, &previous));
+  return text;
+}
+
 void Trainer::recover() {
   const int64_t step = place_.world->start_step();
   ranks_->note_phase(Phase::kRecovering, step);
-  const SlotText text = read_slot_text(place_, step);
-  {
-    RemoteSlots others(place_);
-    engine_.load_checkpoint(
-        open_snapshots(place_, step, engine_.weights().needed_slices(), &others));
-  }
+  const bool is_previous = place_.has_previous_slots();
+  const SlotText text = is_previous ? load_previous(step) : load_slots(step);
   state_ = {0, 0, {}, std::nullopt, -1, 0, state_.scaling};
   read_state(text.state, c_, true, &engine_, &state_);
   state_.best_step = text.about.at("best_step").as_int();
@@ -65,26 +86,43 @@ void Trainer::recover() {
   has_batch_ = false;
   loaded_ = {};
   loaded_.saved_step = step;  // an evaluation that is due there may be missing
-  reopen_run(text);
+  reopen_run(text, is_previous);
 }
 
-void Trainer::reopen_run(const SlotText& text) {
+// The agent frees the slots of the previous layout when it sees that all ranks have loaded; a late
+// one only costs memory.
+void Trainer::await_freed_memory() {
+  place_.world->note_loaded();
+  const auto end = std::chrono::steady_clock::now() + kFreed;
+  while (place_.world->has_previous_slots() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void Trainer::reopen_run(const SlotText& text, bool is_previous) {
   signals_.hold();
   if (is_main_) tidy_run_dir(start_.dir);
-  Saver::Again unfinished = find_unfinished_save(place_, *ranks_, c_, start_.dir, state_.step);
+  Saver::Again unfinished =
+      is_previous ? find_missing_save(*ranks_, c_, start_.dir, state_.step, text)
+                  : find_unfinished_save(place_, *ranks_, c_, start_.dir, state_.step);
   const int64_t saved = agree_on_number(*ranks_, [&] {
     return is_checkpoint(checkpoint_path(start_.dir, state_.step)) ? state_.step : -1;
   });
   ranks_->world().barrier();  // all have read the slots, which may be overwritten from here on
+  if (is_main_) place_.world->note_opened();
+  if (is_previous) await_freed_memory();
   set_log_file(start_.dir / "log" / fmt::format("rank-{:05}.log", ranks_->rank()));
   RecordOptions record = record_options();
   record.saved = text.about.at("record");
   record_ = std::make_unique<RunRecord>(record);
-  make_saver(saved, {slot_place(), {state_.step, unfinished.step}});
+  if (is_previous)
+    make_saver(saved, {reserved_slots(), {}});
+  else
+    make_saver(saved, {slot_place(), {state_.step, unfinished.step}});
   hashes_ = TensorHashes::from_environment(
       engine_, *session_.model, *ranks_, c_.train.optimizer, start_.dir, state_.step,
       std::max<int64_t>(0, text.about.at("hashes_bytes").as_int()));
   make_steps();
+  saver_->take_snapshot(state_);  // where the slots are new
   saver_->save_again(std::move(unfinished));
   report_recovery();
   starting_.reset();

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include "tests/e2e/node_run.h"
+#include "tests/e2e/spoiled_slots.h"
 #include "tests/faults/preload.h"
 
 namespace weft::testing {
@@ -34,25 +36,66 @@ void expect_calm(const TinyRun& run) {
     EXPECT_EQ(metric_texts(run.dir("calm"), key), metric_texts(run.dir("nodes"), key)) << key;
 }
 
-TEST(Elastic, ALostNodeIsDoneWithout) {
-  const TinyRun run;
-  const std::vector<std::string> sets = with(kExact, {"train.steps=60"});
+// The second node is lost after some steps, of which the last checkpoint is far behind. Returns the
+// event of the change.
+Json lose_a_node(const TinyRun& run, const std::vector<std::string>& more,
+                 const std::function<void(NodeRun&)>& before = {}) {
+  const std::vector<std::string> sets = with(kExact, {"train.steps=60", "checkpoint.every=1000"});
   run.train_well(with(sets, {"name=calm"}));
-  NodeRun nodes(run, "nodes", with(sets, {"launch.elastic=true"}));
+  NodeRun nodes(run, "nodes", with(with(sets, {"launch.elastic=true"}), more));
   nodes.join();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  EXPECT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
+  if (before) before(nodes);
   nodes.agent().send(SIGKILL);
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 0) << train.err;
   expect_parts(train.err, {"it continues with dp=2 on 1 node", "node 1, ", "was lost",
-                           "dp=2 on 1 node, instead of dp=4 on 2 nodes", "restart 1 of 2"});
+                           "dp=2 on 1 node, instead of dp=4 on 2 nodes", "restart 1 of "});
   const std::vector<Json> changes = event_lines(run.dir("nodes"), "layout");
-  ASSERT_EQ(changes.size(), 1u);
-  EXPECT_EQ(changes[0].at("from").as_string(), "dp=4 on 2 nodes");
-  EXPECT_EQ(changes[0].at("to").as_string(), "dp=2 on 1 node");
-  expect_parts(changes[0].at("why").as_string(), {"node 1, ", "was lost"});
-  expect_parts(slurp(run.dir("nodes") / "run.yaml"), {"dp: 4", "nodes: 2"});
+  EXPECT_EQ(changes.size(), 1u) << train.err;
   expect_calm(run);
+  return changes.empty() ? Json() : changes[0];
+}
+
+// From the slots of the first node, which has copies of the second's.
+TEST(Elastic, ALostNodeIsDoneWithoutFromMemory) {
+  const TinyRun run;
+  const Json change = lose_a_node(run, {"launch.snapshot_every=3"});
+  ASSERT_TRUE(change.is_object());
+  EXPECT_EQ(change.at("from").as_string(), "dp=4 on 2 nodes");
+  EXPECT_EQ(change.at("to").as_string(), "dp=2 on 1 node");
+  expect_parts(change.at("why").as_string(), {"node 1, ", "was lost"});
+  const std::vector<Json> recovered = event_lines(run.dir("nodes"), "recovered");
+  ASSERT_EQ(recovered.size(), 1u);
+  const int64_t step = recovered[0].at("step").as_int();
+  EXPECT_GE(step, 9);
+  EXPECT_EQ(change.at("source").as_string(), fmt::format("step {} in memory", step));
+  EXPECT_LE(recovered[0].at("lost_steps").as_int(), 2 * 3);        // the newest may not be whole
+  EXPECT_EQ(event_lines(run.dir("nodes"), "started").size(), 1u);  // storage was not read
+  expect_parts(slurp(run.dir("nodes") / "run.yaml"), {"dp: 4", "nodes: 2"});
+}
+
+TEST(Elastic, WithoutSnapshotsALostNodeIsDoneWithoutFromStorage) {
+  const TinyRun run;
+  const Json change = lose_a_node(run, {"launch.snapshot_every=0"});
+  ASSERT_TRUE(change.is_object());
+  EXPECT_EQ(change.at("source").as_string(), "storage");
+  EXPECT_EQ(event_lines(run.dir("nodes"), "started").size(), 2u);
+}
+
+// What the new ranks cannot read in memory sends them to storage.
+TEST(Elastic, MemoryThatCannotBeReadInAnotherLayoutSendsTheRunToStorage) {
+  const TinyRun run;
+  const Json change =
+      lose_a_node(run, {"launch.snapshot_every=1", "launch.max_restarts=3"}, [](NodeRun& nodes) {
+        const auto segments = slot_segments(children_of(nodes.train().pid()).at(0));
+        ASSERT_EQ(segments.size(), 2u);
+        ASSERT_TRUE(spoil_layouts(segments[0], 2));
+      });
+  ASSERT_TRUE(change.is_object());
+  EXPECT_EQ(change.at("source").as_string(), "storage");
+  EXPECT_EQ(event_lines(run.dir("nodes"), "recovery_failed").size(), 1u);
+  EXPECT_EQ(event_lines(run.dir("nodes"), "started").size(), 2u);
 }
 
 TEST(Elastic, ANodeThatDoesNotComeIsDoneWithout) {

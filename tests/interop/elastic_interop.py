@@ -4,9 +4,9 @@
     elastic_interop.py --weft build/weft
 
 launch.elastic in exact mode, one rank per node: 4 -> 3 nodes with global_batch 12 (dp 3) and 8 (dp 2,
-one node waits), two ranks per node with tp 2, 4 -> 2 -> 4 nodes; fewer nodes at the start than asked
-for. Every run ends with the bits of an undisturbed one, and metrics.jsonl has every step once. Fast
-mode: dp 3 where it divides the batch, else dp 2, with the losses of an undisturbed run within a
+one node waits), from memory, since there is no checkpoint, and without snapshots from storage; two ranks
+per node with tp 2, 4 -> 2 -> 4 nodes; fewer nodes at the start than asked for. Every run ends with the bits
+of an undisturbed one, and metrics.jsonl has every step once. Fast mode: dp 3 where it divides the batch, else dp 2, with the losses of an undisturbed run within a
 tolerance. A node that cannot start does not end a run that trained without it.
 """
 
@@ -20,6 +20,7 @@ from nodes_interop import Cluster, Network, become_root, training_of
 from sampling import ROOT, Sampler
 
 STEPS = 40
+SNAPSHOT_EVERY = 3
 FAST_DIFF = 1e-5  # of losses around 4; 1.5e-7 was measured
 NODES = 4
 CONSTANT = "train.schedule=constant"
@@ -132,13 +133,15 @@ class Suite:
         self.checks.that(got == wanted, f"{what}: the bits of an undisturbed run", f"{steps} steps")
 
     def shrink(self, mode, batch, tp):
-        """4 -> 3 nodes: dp 3 or, where that does not divide the batch, 2."""
+        """4 -> 3 nodes: dp 3 or, where that does not divide the batch, 2. There is no checkpoint: it goes on
+        from a step that the other nodes have in memory."""
         left = 3 if batch == 12 else 2
         what = f"{mode}, batch {batch}, tp {tp}: 4 -> {left}"
-        with Elastic(self, f"shrink-{mode}-{batch}-{tp}", (mode, batch, tp)) as run:
+        with Elastic(self, f"shrink-{mode}-{batch}-{tp}", (mode, batch, tp), "--set", "checkpoint.every=1000",
+                     "--set", f"launch.snapshot_every={SNAPSHOT_EVERY}") as run:
             for host in range(1, NODES):
                 run.join(host)
-            run.has_steps(6)
+            run.has_steps(10)
             begin = time.monotonic()
             run.kill(2)
             self.checks.that(run.has_layouts((dp(4), dp(left))), f"{what}: the event",
@@ -146,7 +149,31 @@ class Suite:
             self.checks.equal(len(run.events("node_lost")), 1, f"{what}: node_lost")
             self.checks.that(run.shows(left, 3 - left), f"{what}: weft status",
                              json.dumps(run.status()["layout"]))
+            source = run.events("layout")[0]["source"]
+            self.checks.equal(run.status()["layout"]["source"], source, f"{what}: weft status has the source")
             self.ends_well(run, what, (mode, batch, tp))
+            recovered = run.events("recovered")
+            self.checks.equal([f"step {event['step']} in memory" for event in recovered], [source],
+                              f"{what}: from memory, once")
+            # The newest snapshot may not have been whole yet: then it is the one before.
+            self.checks.that(all(event["lost_steps"] <= 2 * SNAPSHOT_EVERY for event in recovered),
+                             f"{what}: what was repeated", str([event["lost_steps"] for event in recovered]))
+            self.checks.equal(len(run.events("started")), 1, f"{what}: storage was not read")
+
+    def shrink_from_storage(self):
+        """The negative control: without snapshots it is the newest checkpoint."""
+        kind, what = ("exact", 12, 1), "without snapshots"
+        with Elastic(self, "storage", kind, "--set", "launch.snapshot_every=0") as run:
+            for host in range(1, NODES):
+                run.join(host)
+            run.has_steps(6)
+            run.kill(2)
+            run.has_layouts((dp(4), dp(3)))
+            self.checks.equal([event["source"] for event in run.events("layout")], ["storage"],
+                              f"{what}: from storage")
+            self.ends_well(run, what, kind)
+            self.checks.equal((len(run.events("recovered")), len(run.events("started"))), (0, 2),
+                              f"{what}: storage was read")
 
     def there_and_back(self, tp, kills=False):
         """4 -> 2 -> 4 nodes, two of them lost at once, two joining together; stopped after that, since
@@ -241,7 +268,7 @@ def body(args, checks, folder):
         cases = [(f"shrink-{mode}-{batch}-{tp}", lambda k=(mode, batch, tp): suite.shrink(*k))
                  for mode, batch, tp in sample(shrinks, lambda k: {k[0], k[1], ("tp", k[2])}, 0.34)]
         cases += [(name, getattr(suite, name)) for name in
-                  sample(["missing_at_start", "fewest", "left_out"], lambda name: set(), 0.34)]
+                  sample(["missing_at_start", "fewest", "left_out", "shrink_from_storage"], lambda name: set(), 0.34)]
         cases += [(f"back-{tp}{'-killed' * kills}", lambda k=(tp, kills): suite.there_and_back(*k))
                   for tp, kills in sample([(1, False), (2, False), (1, True), (2, True)],
                                           lambda k: {k[1]}, 0.5)]

@@ -113,6 +113,86 @@ TEST_F(ElasticJob, ALayoutThatFitsOnlyWithoutSnapshotsHasNoSlots) {
   EXPECT_EQ(train_->wait(), 143) << train_->text();
 }
 
+// Ranks say what they have found in the slots of the layout before.
+std::string texts_of(int num_ranks) {
+  std::string all;
+  for (int r = 0; r < num_ranks; ++r) all += fmt::format("rank {} of {}; ", r, num_ranks);
+  return all;
+}
+
+// The process has no segments with slots any more.
+bool until_freed(pid_t pid) {
+  for (int i = 0; i < 10'000; ++i) {
+    bool has_any = false;
+    std::error_code gone;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid), gone)) {
+      const std::string to = std::filesystem::read_symlink(entry.path(), gone);
+      has_any = has_any || to.find("weft-snapshots") != std::string::npos;
+    }
+    if (!has_any) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+TEST_F(ElasticJob, ContinuesInASmallerLayoutFromMemory) {
+  train({"snapshot"}, {{"NODES", "3"}, {"ELASTIC", "321"}, {"SNAPSHOTS", "1"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  for (int r = 0; r < 4; ++r)
+    EXPECT_TRUE(train_->says(fmt::format("rank {} has step 7 of {}", r, texts_of(6))))
+        << train_->text();
+  EXPECT_TRUE(train_->says("event layout -1 dp=6 on 3 nodes\ndp=4 on 2 nodes\nnode "));
+  EXPECT_TRUE(train_->says("\nstep 7 in memory")) << train_->text();
+  EXPECT_EQ(train_->count("event continued -1 7"), 1) << train_->text();
+  EXPECT_EQ(train_->count("(restart 1 of 1)"), 1) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(second->wait(), 143) << second->text();
+}
+
+TEST_F(ElasticJob, ANodeWithoutAPlaceInTheSmallerLayoutStillHasItsSlots) {
+  train({"snapshot"}, {{"NODES", "3"}, {"ELASTIC", "31"}, {"SNAPSHOTS", "1"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);
+  ASSERT_TRUE(all_train(2)) << train_->text();
+  EXPECT_TRUE(train_->says(" waits as a spare")) << train_->text();
+  for (int r = 0; r < 2; ++r)
+    EXPECT_TRUE(train_->says(fmt::format("rank {} has step 7 of {}", r, texts_of(6))))
+        << train_->text();
+  EXPECT_TRUE(until_freed(second->pid())) << second->text();
+}
+
+TEST_F(ElasticJob, WhatNoMemoryHasComesFromStorage) {
+  train({"snapshot"}, {{"NODES", "3"}, {"ELASTIC", "321"}, {"SNAPSHOTS", "1"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);  // neighbours: one has the other's copies
+  second->send(SIGKILL);
+  ASSERT_TRUE(all_train(2)) << train_->text();
+  EXPECT_TRUE(train_->says("event continued -1 storage")) << train_->text();
+  EXPECT_TRUE(train_->says("dp=2 on 1 node\nnode ")) << train_->text();
+  EXPECT_TRUE(train_->says("\nstorage")) << train_->text();
+  EXPECT_EQ(train_->count("has step 7"), 0) << train_->text();
+}
+
+TEST_F(ElasticJob, ALayoutWithoutMemoryForSlotsStartsFromStorage) {
+  train({"snapshot"}, {{"ELASTIC", "21"}, {"SNAPSHOTS", "1"}, {"BARE", "1"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  ASSERT_TRUE(all_train(2)) << train_->text();
+  EXPECT_TRUE(
+      train_->says("event recovery_failed -1 the snapshots of the layout before cannot be "
+                   "used: the next layout has no memory for copies"))
+      << train_->text();
+  EXPECT_EQ(train_->count("has step 7"), 0) << train_->text();
+}
+
 TEST_F(ElasticJob, ASignalWhileItGrowsEndsIt) {
   train({"slow_save"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
   ASSERT_TRUE(all_train(2)) << train_->text();

@@ -26,6 +26,8 @@ NodeStart some_start() {
   start.marker_text = "abc";
   start.store = "10.0.0.1:4711";
   start.has_saved = true;
+  start.step = 40;
+  start.is_from_previous = true;
   return start;
 }
 
@@ -37,6 +39,7 @@ TEST(NodeMessages, AStartIsReadAsItWasWritten) {
   EXPECT_EQ(got.files, sent.files);
   EXPECT_EQ(got.node, 1);
   EXPECT_TRUE(got.has_saved);
+  EXPECT_TRUE(got.is_from_previous);
 }
 
 TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
@@ -45,7 +48,7 @@ TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_TRUE(hello.is_first);
   EXPECT_EQ(hello.slots, "10.0.0.7:99");
-  Beat sent{2, 77, true, false, true, 4096, true};
+  Beat sent{2, 77, true, false, true, 4096, true, 1024};
   sent.ranks.resize(2);
   sent.ranks[0].resident_bytes = sent.ranks[0].anonymous_bytes = 0;
   sent.ranks[1] = {4712, true, {Phase::kSaving, 76, 0, 20, true}, "", 8192, 4096};

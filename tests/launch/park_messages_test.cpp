@@ -27,6 +27,7 @@ void expect_strict(const Message& sent) {
 
 TEST(ParkMessages, AreReadAsTheyWereWrittenAndRefusedWhereTheyAreNotWhole) {
   expect_strict(Park{3, "rank 1 was killed", true, false});
+  expect_strict(Park{3, "node 1 was lost", false, true, 40});
   expect_strict(Parked{3, "rank 1 was killed", {40, 41}, {40}});
   expect_strict(Parked{3, "rank 1 was killed", {}, {}, "a layout is not whole"});
   expect_strict(Hung{3, 5, "update, step 7\n#0 wait"});

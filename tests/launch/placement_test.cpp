@@ -93,7 +93,7 @@ std::optional<ChosenLayout> wait_for(LayoutChoice& choice, int num_nodes) {
 
 TEST(LayoutChoice, WhatWasAskedForIsNotCheckedAgain) {
   std::atomic<int> checks = 0;
-  LayoutChoice choice(kBatch8, [&](const NodeLayout&) { return ++checks, LayoutFit{}; });
+  LayoutChoice choice(kBatch8, [&](const NodeLayout&, int64_t) { return ++checks, LayoutFit{}; });
   EXPECT_TRUE(choice.is_elastic());
   EXPECT_EQ(wait_for(choice, 5)->layout.dp, 4);
   EXPECT_EQ(checks, 0);
@@ -102,7 +102,7 @@ TEST(LayoutChoice, WhatWasAskedForIsNotCheckedAgain) {
 }
 
 TEST(LayoutChoice, ALayoutThatDoesNotFitIsSkipped) {
-  const auto fits = [](const NodeLayout& layout) {
+  const auto fits = [](const NodeLayout& layout, int64_t) {
     return layout.dp > 1 ? LayoutFit{"2 GiB are missing", {}} : LayoutFit{"", {"--set", "a=b"}};
   };
   LayoutChoice choice(kBatch12, fits);
@@ -115,7 +115,7 @@ TEST(LayoutChoice, ALayoutThatDoesNotFitIsSkipped) {
 
 TEST(LayoutChoice, NoneFitsUntilItIsAskedAnew) {
   std::atomic<bool> is_short = true;
-  LayoutChoice choice(kBatch8, [&](const NodeLayout&) {
+  LayoutChoice choice(kBatch8, [&](const NodeLayout&, int64_t) {
     return is_short ? LayoutFit{"2 GiB are missing", {}} : LayoutFit{};
   });
   EXPECT_FALSE(wait_for(choice, 3));
@@ -129,7 +129,7 @@ TEST(LayoutChoice, NoneFitsUntilItIsAskedAnew) {
 }
 
 TEST(LayoutChoice, NodesThatComeOrGoDuringACheckCount) {
-  LayoutChoice choice(kBatch12, [](const NodeLayout&) { return LayoutFit{}; });
+  LayoutChoice choice(kBatch12, [](const NodeLayout&, int64_t) { return LayoutFit{}; });
   EXPECT_FALSE(choice.poll(3));
   EXPECT_EQ(wait_for(choice, 2)->layout.dp, 2);
 }

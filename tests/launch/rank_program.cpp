@@ -4,9 +4,10 @@
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
 // SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
-// of JobOptions; PARK_MS: likewise; NODE_NAMES ("n[1-2]"): where an engine has started agents; BUILD:
-// the commit that it claims; SILENCE_MS: after which an agent stops its ranks, and after twice as
-// much its node is lost. rank_program agent --join HOST:PORT --secret-file FILE: the agent of a node.
+// of JobOptions; PARK_MS: likewise; NODE_NAMES ("n[1-2]"): where an engine has started agents;
+// BUILD: the commit that it claims; SILENCE_MS: after which an agent stops its ranks, and after
+// twice as much its node is lost. rank_program agent --join HOST:PORT --secret-file FILE: the agent
+// of a node.
 #include <sched.h>
 #include <unistd.h>
 
@@ -14,7 +15,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -28,6 +31,8 @@
 #include "launch/node_job.h"
 #include "launch/rank_context.h"
 #include "launch/slurm_node_list.h"
+#include "net/slot_client.h"
+#include "net/store.h"
 #include "tests/launch/surviving_rank.h"
 
 namespace weft {
@@ -58,6 +63,46 @@ int train_for_ever(const RankContext& me, Comm& comm, float* data, int64_t count
     say(fmt::format("rank {} saved", comm.rank()));
     return 128 + static_cast<int>(stop);
   }
+}
+
+constexpr int64_t kSlotBytes = 64, kSnapshotStep = 7, kSlotMs = 10'000;
+
+// In this rank's slot, with its copy on the next node.
+void take_snapshot(const RankContext& me) {
+  SnapshotSlots& slots = *me.slots;
+  const int rank = me.local_rank(), node = me.rank / slots.num_ranks(),
+            num_nodes = me.size / slots.num_ranks();
+  const std::string layout = "layout", text = fmt::format("rank {} of {}", me.rank, me.size);
+  slots.reserve(rank, kSlotBytes, layout);
+  std::byte* data = slots.begin(rank, 0, kSnapshotStep, 0);
+  std::memset(data, me.rank, kSlotBytes);
+  slots.finish(rank, 0, text);
+  if (num_nodes == 1) return;
+  const Secret secret = Secret::from_file(me.node->secret_file);
+  const auto partner = StoreClient(me.node->store, kSlotMs, &secret)
+                           .wait_for(slots_key((node + 1) % num_nodes), kSlotMs);
+  SlotClient(partner.value(), secret, kSlotMs)
+      .put({node, rank, 0, kSnapshotStep, 0, static_cast<int64_t>(layout.size()),
+            static_cast<int64_t>(text.size()), kSlotBytes},
+           layout, text, data);
+}
+
+// All slots of the previous layout, wherever they are; then they are not needed any more.
+void load_previous(const RankContext& me, Comm& comm) {
+  const Secret secret = Secret::from_file(me.node->secret_file);
+  const auto where =
+      StoreClient(me.node->store, kSlotMs, &secret).wait_for(kPreviousSlotsKey, kSlotMs);
+  std::istringstream lines(where.value());
+  std::string endpoint, found;
+  for (int64_t node = 0; std::getline(lines, endpoint); ++node) {
+    SlotClient client(endpoint, secret, kSlotMs, true);
+    for (int r = 0; r < me.slots->num_ranks(); ++r)
+      found += client.text(node, r, me.world->start_step()).value_or("nothing") + "; ";
+  }
+  comm.barrier();
+  me.world->note_loaded();
+  while (me.world->has_previous_slots()) sleep_ms(1);
+  say(fmt::format("rank {} has step {} of {}", me.rank, me.world->start_step(), found));
 }
 
 int count_cores() {
@@ -120,6 +165,11 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     sleep_ms(is_chosen ? 50 : 60'000);
     return is_chosen ? 1 : 0;
   }
+  if (what == "snapshot") {
+    if (me.world->has_previous_slots()) load_previous(me, *comm);
+    if (me.slots) take_snapshot(me);
+    comm->barrier();
+  }
   if (me.rank == 0) me.world->note_opened();
   return train_for_ever(me, *comm, data, count, what == "slow_save" ? 1000 : 0);
 }
@@ -163,7 +213,7 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
     const int count = digit - '0';
     options.layouts.push_back({count, int64_t{count} * job.num_ranks});
   }
-  options.fits = [](const NodeLayout& layout) {
+  options.fits = [](const NodeLayout& layout, int64_t) {
     const bool is_short =
         text_of("SHORT").find(std::to_string(layout.num_nodes)) != std::string::npos;
     LayoutFit fit;

@@ -91,6 +91,25 @@ TEST_F(SlotServiceTest, LayoutsOfANodeComeTogether) {
   EXPECT_FALSE(asks.layouts(2, 4));
 }
 
+// Two layouts may have a node of the same number.
+TEST_F(SlotServiceTest, SlotsOfThePreviousLayoutAreReadBesideThoseOfThisOne) {
+  const std::shared_ptr<SnapshotSlots> other = SnapshotSlots::create(1);
+  other->reserve(0, kBytes, "previous");
+  fill(*other, 0, 0, 4);
+  service_.show_previous({{3, other}});
+  SlotClient asks(service_.endpoint(), secret_, kLongMs),
+      previous(service_.endpoint(), secret_, kLongMs, true);
+  EXPECT_EQ(previous.layouts(3, 4), std::vector<std::string>{"previous"});
+  EXPECT_EQ(previous.text(3, 0, 4), "step 4");
+  EXPECT_FALSE(previous.text(3, 1, 4));
+  EXPECT_EQ(asks.layout(3, 1, 4), "layout 1");
+  EXPECT_FALSE(asks.text(3, 0, 4));
+  service_.show(3, nullptr);
+  EXPECT_EQ(previous.text(3, 0, 4), "step 4");
+  service_.show_previous({});
+  EXPECT_FALSE(previous.text(3, 0, 4));
+}
+
 TEST_F(SlotServiceTest, SeveralReadersAtOnce) {
   std::vector<std::thread> readers;
   std::atomic<int64_t> sum = 0;
