@@ -136,7 +136,7 @@ void Agent::wait() {
   for (const int fd : pipes) wanted.push_back({fd, POLLIN, 0});
   const bool is_hurried =
       is_parking() || fetch_ || (ranks_ && ranks_->world().has_previous_slots());
-  ::poll(wanted.data(), wanted.size(), is_hurried ? kParkAgentPollMs : kAgentPollMs);
+  ::poll(wanted.data(), wanted.size(), is_hurried ? kParkPollMs : kAgentPollMs);
 }
 
 // The supervisor decides what a signal means for the run; an agent without ranks just leaves.

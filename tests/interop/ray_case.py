@@ -95,6 +95,15 @@ def fails(case, what, wanted, trainer):
         case.checks.that(wanted in str(error), f"{what}: TrainingFailedError", "" if wanted in str(error) else str(error)[-600:])
 
 
+def program_cache(home):
+    return home / ".cache/weft/programs"
+
+
+def programs_sent(cluster):
+    """{node: how many programs it was sent}"""
+    return {name: len(list(program_cache(home).glob("*/bin/weft"))) for name, home in cluster.homes.items()}
+
+
 def parent_of(pid):
     return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
 

@@ -48,15 +48,14 @@ def has_dead_raylet(pid):
 
 
 class RayCluster:
-    """Use it in a `with`. The nodes have Ray, and neither weft nor a compiler on their PATH."""
+    """Use it in a `with`. The nodes have Ray, a home of their own, and neither weft nor a compiler on their PATH."""
 
     def __init__(self, folder, cpus, *words):
         self.folder, self.cpus, self.words, self.nodes, self.daemons = folder, cpus, words, 1, []
-        self.home = folder / "home"
+        self.homes = {}  # {name of a node: its HOME}; the first is the head's
         self.address = f"{HEAD}:{PORT}"
 
     def __enter__(self):
-        self.home.mkdir(parents=True)
         self.start("head", "--head", "--port", PORT, "--node-ip-address", HEAD, "--num-cpus", self.cpus,
                    *(self.words or ["--include-dashboard=false"]), "--temp-dir", self.folder / "ray")
         return self
@@ -76,7 +75,9 @@ class RayCluster:
             daemon.wait()
 
     def start_daemon(self, name, *words, before=()):
-        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.home), "PYTHONUNBUFFERED": "1", **DAEMON_ENV}
+        home = self.homes.setdefault(name, self.folder / "homes" / name)
+        home.mkdir(parents=True, exist_ok=True)
+        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), "PYTHONUNBUFFERED": "1", **DAEMON_ENV}
         command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats",
                    "--object-store-memory", 200_000_000, *words]
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -95,6 +96,12 @@ class RayCluster:
         call("ip", "-n", name, "link", "set", "lo", "up")
         return self.start(name, "--address", self.address, "--node-ip-address", address, "--num-cpus", cpus, *words,
                           before=["ip", "netns", "exec", name, *before])
+
+    def want_nodes(self, count):
+        """At least so many are alive, those that are added with one CPU. Call it with Ray connected."""
+        import ray
+        for _ in range(count - sum(node["Alive"] for node in ray.nodes())):
+            self.add_node(1)
 
     def start(self, name, *words, **more):
         """Waits until the daemon says that it runs."""

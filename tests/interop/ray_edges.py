@@ -10,7 +10,7 @@ import threading
 import time
 
 from common import read_metrics, write_run_file
-from ray_case import fails, make_recorder, processes, refused, same_run, sections
+from ray_case import fails, make_recorder, processes, program_cache, refused, same_run, sections
 from ray_cluster import HEAD
 from s3_interop import Server
 
@@ -102,7 +102,8 @@ def check_gpu_ids(case):
     import ray.train
     from weft_ray import WeftTrainer, program
     case.cluster.add_node(1, "--num-gpus", 4)
-    place, log = case.cluster.home / ".cache/weft/programs" / program.digest(), case.folder / "ids"
+    home = list(case.cluster.homes.values())[-1]
+    place, log = program_cache(home) / program.digest(), case.folder / "ids"
     shutil.rmtree(place, ignore_errors=True)  # the next run has the program sent again
     (place / "bin").mkdir(parents=True)
     (place / "bin/weft").write_text(STAND_IN.format(log=log))
@@ -154,7 +155,7 @@ def check_store(case):
     case.checks.equal((result.path, type(result.filesystem).__name__), ("bucket/runs/far", "S3FileSystem"), "s3: Result.path, filesystem")
     place = result.checkpoint.to_directory(str(case.folder / "fetched"))
     case.checks.equal(case.weft.call("hash", place), case.weft.call("hash", case.undisturbed / "checkpoints/step-00000006"), "s3: Result.checkpoint is there, with the bits")
-    shutil.rmtree(case.cluster.home / ".cache/weft")
+    shutil.rmtree(case.cluster.homes["head"] / ".cache/weft")
     again = fit(**{"train.steps": 8})
     case.checks.equal([values["step"] for _, values in again.best_checkpoints], [3, 6, 8], "s3: resumes from the store, without the local copy")
     wanted = case.own("far", steps=8)

@@ -13,7 +13,7 @@ import signal
 import time
 
 from common import Weft, read_metrics, run_program, write_run_file
-from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, refused,
+from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, programs_sent, refused,
                       same_run, sections)
 from ray_cluster import HEAD, RayCluster, enter
 from ray_edges import DASHBOARD, check_gpu_ids, check_interrupt, check_island, check_job, check_no_gpus, check_other_ray, check_store
@@ -46,8 +46,7 @@ def check_run(case):
     checks.equal([m["step"] for _, m in result.best_checkpoints], [3, 6], "Result.best_checkpoints: all, by default")
     checks.equal(list(result.metrics_dataframe["step"]), [3, 6], "Result.metrics_dataframe")
     checks.equal(result.get_best_checkpoint("eval_loss", "min").path, result.checkpoint.path, "Result.get_best_checkpoint")
-    programs = list((case.cluster.home / ".cache/weft/programs").glob("*/bin/weft"))
-    checks.equal(len(programs), 1, "the program was sent to the node, which had none")
+    checks.equal(programs_sent(case.cluster), {"head": 1}, "the program was sent to the node, which had none")
 
 
 def check_resume(case):

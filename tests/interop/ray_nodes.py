@@ -7,7 +7,7 @@ import threading
 import time
 
 from common import read_metrics, write_run_file
-from ray_case import NODE_STEPS, make_recorder, parent_of, processes, raylet_beside, same_run, sections
+from ray_case import NODE_STEPS, make_recorder, parent_of, processes, programs_sent, raylet_beside, same_run, sections
 
 LOST_STEPS, ELASTIC_STEPS = 150, 100_000
 SLOT = '{"slot": 1}'  # a resource that only the nodes of the elastic run have
@@ -40,8 +40,8 @@ def check_nodes(case):
     """Three nodes of one rank; the actor of one is killed, and another takes its place."""
     import ray.train
     from weft_ray import WeftTrainer
-    for _ in range(2):
-        case.cluster.add_node(cpus=1)
+    case.cluster.want_nodes(3)
+    before = programs_sent(case.cluster)
     own = case.folder / "own/nodes"
     case.weft.train(write_run_file(case.folder / "nodes.yaml", {"name": "nodes", **node_sections(case.folder, NODE_STEPS)}), own)
     done = []
@@ -60,12 +60,15 @@ def check_nodes(case):
     case.checks.equal(result.metrics["step"], NODE_STEPS, "several nodes: an actor was killed, and the run has finished")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, NODE_STEPS + 1)), "several nodes: every step once")
     same_run(case, case.storage / "nodes", own, "several nodes")
+    sent = {name: count for name, count in programs_sent(case.cluster).items() if count}
+    case.checks.that(len(sent) >= 3 and set(sent.values()) == {1}, "several nodes: each has got the program, once", f"{before} before, {sent} after")
 
 
 def check_lost_node(case):
     """kill -9 of a node's raylet: Ray moves its bundle to the third node, and the run goes on there. The first rank is on the head's node."""
     import ray.train
     from weft_ray import WeftTrainer
+    case.cluster.want_nodes(3)
     head = ray.get_runtime_context().get_node_id()
     done = []
 

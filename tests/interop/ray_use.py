@@ -9,7 +9,7 @@ import sys
 import yaml
 
 from common import read_metrics, write_run_file
-from ray_case import MORE_STEPS, STEPS, fails, refused, same_run, sections
+from ray_case import MORE_STEPS, STEPS, fails, program_cache, programs_sent, refused, same_run, sections
 from ray_cluster import HEAD
 from sampling import ROOT
 
@@ -80,40 +80,62 @@ def example(case, name, *words):
     return done.stdout
 
 
+def write_tables(case):
+    """Parquet of workload 1's and 2's lines, and of workload 4's rows: (train, eval, rows)."""
+    import pyarrow
+    import pyarrow.parquet
+    paths = [case.folder / f"{name}.parquet" for name in ("wiki", "wiki-eval", "sql")]
+    for path, source in zip(paths, ("train", "test", "train")):
+        rows = [json.loads(line) for line in (case.folder / f"data/{source}.jsonl").read_text().splitlines()]
+        table = ([{"instruction": "Answer in SQL.", "input": row["question"], "output": row["sql"]} for row in rows] if path.stem == "sql" else
+                 [{"text": f"{row['question']} {row['sql']}"} for row in rows])
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), path, row_group_size=64)
+    return paths
+
+
+def sets(words):
+    small = ("data.tokenizer=bytes", "parallel.mode=exact", "launch.threads=1", "launch.hang_timeout_s=300")
+    return [part for word in (*small, *words) for part in ("--set", word)]
+
+
+def own_workload(case, number, name, *words):
+    """The same run file and keys without Ray. A number of steps replaces its epochs."""
+    run = yaml.safe_load(next((ROOT / "examples/workloads").glob(f"{number}-*.yaml")).read_text())
+    del run["train"]["epochs"]
+    file = write_run_file(case.folder / f"{name}.yaml", run)
+    case.weft.call("train", file, "--run-dir", case.folder / "own" / name, "--quiet", *sets(words))
+    same_run(case, case.storage / name, case.folder / "own" / name, f"workload {number}")
+
+
 def check_examples(case):
-    """Workload 1 in TP 2 x DP 2 and workload 4 in dp 3 zero3 through Ray Data, cut down: the bits of weft train alone."""
-    rows = [json.loads(line) for line in (case.folder / "data/train.jsonl").read_text().splitlines()]
-    (case.folder / "wiki.txt").write_text("".join(f"{row['question']} {row['sql']}\n" for row in rows))
-    table = case.folder / "sql.jsonl"
-    table.write_text("".join(json.dumps({"instruction": "Answer in SQL.", "input": row["question"], "output": row["sql"]}) + "\n" for row in rows))
-    small = ["data.tokenizer=bytes", "parallel.mode=exact", "launch.threads=1", "launch.hang_timeout_s=300"]
-
-    def sets(*words):
-        return [part for word in (*small, *words) for part in ("--set", word)]
-
-    def own(number, name, *words):
-        """The same run file, which ends with epochs, and keys without Ray."""
-        run = yaml.safe_load(next((ROOT / "examples/workloads").glob(f"{number}-*.yaml")).read_text())
-        del run["train"]["epochs"]
-        file = write_run_file(case.folder / f"{name}.yaml", run)
-        case.weft.call("train", file, "--run-dir", case.folder / "own" / name, "--quiet", *sets(*words))
-    lines = f"data.train=[{case.folder}/wiki.txt]"
-    out = example(case, "qwen_tp_dp.py", "--resume-from", "example1", "--debug-steps", 4, "--seq-length", 64, *sets(lines))
+    """Workload 1 and 2 in TP 2 x DP 2 on one node, workload 4 in dp 3 zero3 on three; Parquet through Ray Data: the bits of weft train alone."""
+    wiki, held_out, table = write_tables(case)
+    out = example(case, "qwen_tp_dp.py", "--resume-from", "example1", "--dataset", wiki, "--debug-steps", 4, "--seq-length", 64, *sets(()))
     case.checks.that("step 4: loss" in out, "workload 1: the result is shown", out)
-    own(1, "example1", "train.steps=4", "data.seq_length=64", lines)
-    same_run(case, case.storage / "example1", case.folder / "own/example1", "workload 1")
-    out = example(case, "t5_text_to_sql.py", "--rows", table, "--name", "example4", "--batch-size", 4, "--debug-steps", 4, *sets("train.precision=fp32"))
+    own_workload(case, 1, "example1", "train.steps=4", "data.seq_length=64", f"data.train=[{wiki}]")
+    weights, more = case.folder / "own/example1/final", [f"data.eval=[{held_out}]"]
+    example(case, "qwen_tp_dp.py", "--run-file", "examples/workloads/2-qwen-tutorial.yaml", "--resume-from", "example2", "--dataset", wiki,
+            "--init-weights", weights, "--debug-steps", 4, *sets(more))
+    run = yaml.safe_load((case.storage / "example2/run.yaml").read_text())
+    case.checks.equal([run["data"]["seq_length"], run["data"]["fraction"], run["checkpoint"]["every"], run["train"]["weight_decay"]], [512, 0.1, 25, 0.01],
+                      "workload 2: the run file's own values stay")
+    own_workload(case, 2, "example2", "train.steps=4", f"model.path={weights}", "model.init=pretrained", f"data.train=[{wiki}]", *more)
+    case.cluster.want_nodes(3)
+    out = example(case, "t5_text_to_sql.py", "--rows", table, "--name", "example4", "--batch-size", 4, "--debug-steps", 4, *sets(["train.precision=fp32"]))
     case.checks.equal(out.count("answered: "), 3, "workload 4: the trained model answers")
-    own(4, "example4", "parallel.dp=3", "train.global_batch=12", "train.micro_batch=4", "train.steps=4", "train.precision=fp32", f"data.train=[{table}]")
-    same_run(case, case.storage / "example4", case.folder / "own/example4", "workload 4")
+    case.checks.equal(yaml.safe_load((case.storage / "example4/run.yaml").read_text())["launch"]["nodes"], 3, "workload 4: on three nodes")
+    sent = [name for name, count in programs_sent(case.cluster).items() if count == 1]
+    case.checks.that(len(sent) >= 3, "workload 4: the program was sent to each", str(sent))
+    own_workload(case, 4, "example4", "parallel.dp=3", "train.global_batch=12", "train.micro_batch=4", "train.steps=4", "train.precision=fp32",
+                 f"data.train=[{table}]")
 
 
 def check_tune(case):
     """A sweep over train.lr; trials have weft_ray from a runtime environment with the wheel, without a network."""
     import ray
     from ray import tune
-    cache = case.cluster.home / ".cache/weft/programs"
-    shutil.rmtree(cache, ignore_errors=True)
+    for home in case.cluster.homes.values():
+        shutil.rmtree(program_cache(home), ignore_errors=True)
     ray.shutdown()
     ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(case.wheel)]})
     run = {**sections(case.folder, steps=2), "parallel": {"dp": 2, "mode": "exact"}}
@@ -132,4 +154,4 @@ def check_tune(case):
     case.checks.equal((len(grid), grid.num_errors), (4, 0), "Tune: four trials")
     own = {rate: read_metrics(case.storage / f"tune-{rate}")[0][-1]["loss"] for rate in rates}
     case.checks.equal(grid.get_best_result().config["lr"], min(own, key=own.get), "Tune: the best rate is that of the runs' own metrics")
-    case.checks.equal(list(cache.glob("*")), [], "Tune: the wheel of the runtime environment is used as it is")
+    case.checks.equal(set(programs_sent(case.cluster).values()), {0}, "Tune: the wheel of the runtime environment is used as it is")
