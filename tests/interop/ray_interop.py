@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A real Ray places weft's ranks: WeftTrainer in place of TorchTrainer, on nodes that have Ray and no weft.
 
-    ray_interop.py --weft build/weft
+    ray_interop.py --weft build/weft [--only nodes,lost_node] [--wall]
 
 Exact mode, dp 2 x tp 2 on one node: weights, states and metrics of WeftTrainer(...).fit() are those of `weft train` alone. Reports arrive
 while the run goes on, the Result is Ray Train's own, the same name resumes, a killed rank is replaced or fails the run as
@@ -18,6 +18,7 @@ from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, inst
 from ray_cluster import HEAD, RayCluster, enter
 from ray_edges import DASHBOARD, check_gpu_ids, check_interrupt, check_island, check_job, check_no_gpus, check_other_ray, check_store
 from ray_nodes import check_elastic, check_lost_node, check_nodes
+from ray_recovery import NODE_S, RANK_S, Recovery, check_recovery, check_survivors
 from ray_use import check_command, check_datasets, check_examples, check_tune
 from sampling import is_full
 
@@ -31,7 +32,7 @@ def check_run(case):
     result = case.trainer("first", callbacks=[recorder]).fit()
     checks = case.checks
     took_s = recorder.times[0] - begin
-    checks.that(took_s < FIRST_STEP_S, f"from fit() to the first step: {took_s:.1f} s, the program sent to the node (promised: 4 when it has it)")
+    checks.that(took_s < 10 * FIRST_STEP_S, f"from fit() to the first step: {took_s:.1f} s, the program sent to the node")
     same_run(case, run_dir, own, "fit()")
     checks.equal([r for r in recorder.reports if not r[3]], [("first", 4, step, False) for step in range(1, STEPS + 1)], "after_report: every step once")
     checks.equal([r[2] for r in recorder.reports if r[3]], [3, 6], "after_report: evaluations")
@@ -56,19 +57,18 @@ def check_resume(case):
     begin = time.monotonic()
     config = {"train.steps": MORE_STEPS}
     result = case.trainer("first", str(file), config, callbacks=[recorder]).fit()
-    case.checks.that(True, f"from fit() to the first step, the program there: {recorder.times[0] - begin:.1f} s")
+    took_s, limit_s = recorder.times[0] - begin, FIRST_STEP_S * case.slack
+    case.checks.that(took_s < limit_s, f"from fit() to the first step, the program there: {took_s:.1f} s (promised {FIRST_STEP_S:g} s, at most {limit_s:g} here)")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(STEPS + 1, MORE_STEPS + 1)), "resume: only the new steps")
     case.checks.equal([m["step"] for _, m in result.best_checkpoints], [3, 6, 8], "resume: checkpoints of both")
     same_run(case, case.storage / "first", case.own("more", steps=MORE_STEPS), "resume")
 
 
-def killer(case, name):
-    """Kills rank 2 at the fourth step."""
-    done = []
-
+def killer(case, name, done, watch=lambda run_dir: None):
+    """Kills rank 2 at the fourth step; `done` gets what watches it."""
     def at_step(step):
         if step >= 4 and not done:
-            done.append(step)
+            done.append(watch(case.storage / name))
             kill_rank(case, name, 2)
     return at_step
 
@@ -77,7 +77,7 @@ def check_failures(case):
     """max_failures: 0 fails with the rank, 1 goes on."""
     import ray.train
     run = sections(case.folder, **KILLED)
-    recorder = make_recorder()(killer(case, "fails"))
+    recorder = make_recorder()(killer(case, "fails", []))
     try:
         case.trainer("fails", run, callbacks=[recorder]).fit()
         case.checks.that(False, "max_failures=0, a killed rank: fit() raises")
@@ -85,29 +85,31 @@ def check_failures(case):
         case.checks.equal(list(error.worker_failures), [2], "max_failures=0, a killed rank: its number in the error")
         case.checks.that("rank 2" in str(error), "max_failures=0: the message", "" if "rank 2" in str(error) else str(error)[-400:])
         case.checks.equal([list(one) for one in recorder.exceptions], [[2]], "after_exception")
-    recorder = make_recorder()(killer(case, "survives"))
+    done = []
+    recorder = make_recorder()(killer(case, "survives", done, Recovery))
     case.trainer("survives", run, max_failures=1, callbacks=[recorder]).fit()
     case.checks.equal([list(one) for one in recorder.exceptions], [[2]], "max_failures=1, a killed rank: reported, and the run goes on")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, KILLED["steps"] + 1)), "max_failures=1: every step once")
     same_run(case, case.storage / "survives", case.own("killed", **KILLED), "max_failures=1")
+    check_recovery(case, done[0], "a killed rank", RANK_S)
+    check_survivors(case, done[0], "a killed rank")
 
 
 def check_actor(case):
     """kill -9 of the actor with the supervisor: all is started again and resumes. The two best checkpoints are kept, and the newest."""
     import ray.train
-    times = []
+    done = []
 
     def at_step(step):
-        if step >= 12 and not times:
-            times.append(time.monotonic())
+        if step >= 12 and not done:
+            done.append(Recovery(case.storage / "actor", event="started"))
             os.kill(parent_of(min(processes("train"))), signal.SIGKILL)
     recorder = make_recorder()(at_step)
     keep = ray.train.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="grad_norm", checkpoint_score_order="max")
     result = case.trainer("actor", sections(case.folder, **KILLED), max_failures=1, callbacks=[recorder], checkpoint_config=keep).fit()
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, KILLED["steps"] + 1)), "a killed actor: every step once")
     case.checks.equal(len(recorder.exceptions), 1, "a killed actor: after_exception")
-    took_s = min(t for t in recorder.times if t > times[0] + 0.5) - times[0]
-    case.checks.that(took_s < FIRST_STEP_S, f"a killed actor: reports go on after {took_s:.1f} s")
+    check_recovery(case, done[0], "a killed actor with the supervisor", NODE_S)
     same_run(case, case.storage / "actor", case.folder / "own/killed", "a killed actor")
     norms = {line["step"]: line["grad_norm"] for line in read_metrics(case.storage / "actor")[0] if line["step"] % KILLED["every"] == 0}
     ranked = sorted(norms, key=norms.get)
@@ -166,8 +168,8 @@ def check_bad_runs(case):
 
 # (check, one commit in how many runs it; 0: FULL=1 alone). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_interrupt, 3), (check_store, 0), (check_island, 0), (check_examples, 0),
-         (check_nodes, 0), (check_lost_node, 0), (check_elastic, 0), (check_gpu_ids, 0), (check_tune, 0))
+         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_interrupt, 3), (check_store, 0),
+         (check_island, 0), (check_examples, 0), (check_nodes, 0), (check_lost_node, 0), (check_elastic, 0), (check_gpu_ids, 0), (check_tune, 0))
 SECOND = ((check_job, 0),)  # a head with a job server
 
 
@@ -195,6 +197,7 @@ def body(args, checks, folder):
     weft = Weft(args.weft)
     weft.call("corpus", folder / "data", "--seed", 1, "--train", 400, "--test", 16)
     case = Case(checks, weft, folder)
+    case.slack = 1 if args.wall else case.slack
     install_wheel(checks, case.wheel, folder / "driver")
     case.undisturbed = case.own("own")
     if parts := choose(FIRST, args, checks):
@@ -204,6 +207,11 @@ def body(args, checks, folder):
     print(f"with Ray's daemons: {processor_s():.0f} s of the processors")
 
 
+def add_arguments(parser):
+    parser.add_argument("--only", help="checks by name, with commas: nodes,elastic")
+    parser.add_argument("--wall", action="store_true", help="times are held to what is promised: for a quiet machine")
+
+
 if __name__ == "__main__":
     enter()
-    run_program(__doc__, body, lambda parser: parser.add_argument("--only", help="checks by name, with commas: nodes,elastic"), in_memory=True)
+    run_program(__doc__, body, add_arguments, in_memory=True)

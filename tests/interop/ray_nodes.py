@@ -8,6 +8,7 @@ import time
 
 from common import read_metrics, write_run_file
 from ray_case import NODE_STEPS, make_recorder, parent_of, processes, programs_sent, raylet_beside, same_run, sections
+from ray_recovery import NODE_S, Recovery, check_recovery, check_survivors
 
 LOST_STEPS, ELASTIC_STEPS = 150, 100_000
 SLOT = '{"slot": 1}'  # a resource that only the nodes of the elastic run have
@@ -48,9 +49,9 @@ def check_nodes(case):
 
     def at_step(step):
         if step >= 4 and not done:
-            done.append(step)
             secret_is_hidden(case, "nodes")
             agent = max(processes("agent"))
+            done.append(Recovery(case.storage / "nodes"))
             os.kill(parent_of(agent), signal.SIGKILL)  # the actor
     recorder = make_recorder()(at_step)
     result = WeftTrainer(
@@ -60,6 +61,8 @@ def check_nodes(case):
     case.checks.equal(result.metrics["step"], NODE_STEPS, "several nodes: an actor was killed, and the run has finished")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, NODE_STEPS + 1)), "several nodes: every step once")
     same_run(case, case.storage / "nodes", own, "several nodes")
+    check_recovery(case, done[0], "an agent's killed actor", NODE_S)
+    check_survivors(case, done[0], "an agent's killed actor")
     sent = {name: count for name, count in programs_sent(case.cluster).items() if count}
     case.checks.that(len(sent) >= 3 and set(sent.values()) == {1}, "several nodes: each has got the program, once", f"{before} before, {sent} after")
 
@@ -74,8 +77,9 @@ def check_lost_node(case):
 
     def at_step(step):
         if step >= 4 and not done:
-            os.kill(raylet_beside(processes("agent")), signal.SIGKILL)
-            done.append(time.monotonic())
+            raylet = raylet_beside(processes("agent"))
+            done.append(Recovery(case.storage / "lost", of_node=True))
+            os.kill(raylet, signal.SIGKILL)
     recorder = make_recorder()(at_step)
     run = {**sections(case.folder, every=20, steps=LOST_STEPS), "parallel": {"dp": 2, "mode": "exact"}}
     selectors = [{"ray.io/node-id": head}, {"ray.io/node-id": f"!{head}"}]
@@ -84,8 +88,8 @@ def check_lost_node(case):
                                                         failure_config=ray.train.FailureConfig(max_failures=-1))).fit()
     case.checks.equal(result.metrics["step"], LOST_STEPS, "a lost node: the run has finished on another")
     case.checks.that("node_lost" in (case.storage / "lost/events.jsonl").read_text(), "a lost node: the run has noticed")
-    gaps = [b - a for a, b in zip(recorder.times, recorder.times[1:]) if b >= done[0]]
-    case.checks.that(True, f"a lost node: the longest time without a new step was {max(gaps):.1f} s")
+    check_recovery(case, done[0], "a lost node", NODE_S)
+    check_survivors(case, done[0], "a lost node")
     file = write_run_file(case.folder / "lost.yaml", {"name": "lost", **run})
     case.weft.train(file, case.folder / "own/lost")
     same_run(case, case.storage / "lost", case.folder / "own/lost", "a lost node")
