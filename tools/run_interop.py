@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IS_FULL = os.environ.get("FULL", "") not in ("", "0")
 DEADLINE_S = 3600 if IS_FULL else 1800  # of a program, beside another
 TOGETHER = 2
-ALONE = {"cluster", "kill", "node_faults", "nodes", "stop", "survive", "t5"} | ({"slurm"} if IS_FULL else set())
+ALONE = {"cluster", "kill", "node_faults", "nodes", "ray_beside", "stop", "survive", "t5"} | ({"slurm"} if IS_FULL else set())
 LONG = {"exact", "fast", "golden", "peers"}  # begin first
 
 

@@ -4,7 +4,7 @@
     mesh_peer.py RANK JOB.json
 
 JOB: {"store", "size", "steps", "batch", "seq_length", "lr", "clip", "runs": [{"kind", "model",
-"rows", "out"}]}. Kinds: ddp, fsdp2, tp, zero1, zero2, zero3, and mean_of_means, which is DDP as it
+"rows", "out"}]}. Kinds: ddp, fsdp2, tp, fsdp2_tp, zero1, zero2, zero3, and mean_of_means, which is DDP as it
 is often written: each rank takes the mean over its own targets. Rank 0 writes the losses to `out`.
 """
 
@@ -58,7 +58,7 @@ class MeanOfMeans(torch_mesh.Trainer):
         super().__init__("ddp", model, job["lr"], job["clip"])
 
     def step(self, ids, mask, num_targets):
-        return super().step(ids, mask, int(mask[:, 1:].sum()) * self.size)
+        return super().step(ids, mask, int(mask[:, 1:].sum()) * self.dp)
 
 
 def make_trainer(kind, model, job):

@@ -77,7 +77,8 @@ class RayCluster:
     def start_daemon(self, name, *words, before=()):
         home = self.homes.setdefault(name, self.folder / "homes" / name)
         home.mkdir(parents=True, exist_ok=True)
-        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), "PYTHONUNBUFFERED": "1", **DAEMON_ENV}
+        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), "PYTHONUNBUFFERED": "1",
+               "GLOO_SOCKET_IFNAME": "br0" if name == "head" else "eth0", **DAEMON_ENV}  # gloo: of PyTorch, which else takes the host's name
         command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats",
                    "--object-store-memory", 200_000_000, *words]
         with open(self.folder / f"{name}.log", "ab") as log:

@@ -1,7 +1,7 @@
-"""PyTorch's ways to train on several ranks: DDP, FSDP2 and DTensor tensor parallel, over gloo.
+"""PyTorch's ways to train on several ranks: DDP, FSDP2, DTensor tensor parallel, and both of these, over gloo.
 
-Used by the interop check (mesh_peer.py) and by the benchmark (benchmarks/peer_mesh.py): what is
-measured is what was compared. A `Trainer` takes its rank's part of a batch and makes one step.
+Used by the interop checks (mesh_peer.py, ray_beside.py) and by the benchmark (benchmarks/peer_mesh.py): what
+is measured is what was compared. A `Trainer` takes its rank's part of a batch and makes one step.
 """
 
 import contextlib
@@ -36,9 +36,8 @@ def load(folder, attention="eager", dtype=torch.float32):
     return model.train().to(dtype)
 
 
-def cut_model(model, size):
+def cut_model(model, mesh):
     """Megatron's cut as a DTensor plan: heads, feed-forward width, vocabulary of both ends."""
-    mesh = init_device_mesh("cpu", (size,))
     column, row = ColwiseParallel, RowwiseParallel
     for layer in model.model.layers:
         parallelize_module(layer, mesh, {
@@ -54,10 +53,10 @@ def cut_model(model, size):
     return model
 
 
-def shard_model(model):
+def shard_model(model, mesh):
     for layer in model.model.layers:
-        fully_shard(layer)
-    return fully_shard(model)
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 def sum_of_losses(model, ids, mask):
@@ -86,37 +85,38 @@ def clip_gradients(parameters, clip):
 
 
 class Trainer:
-    """One rank of `kind`: ddp, fsdp2 or tp. clip 0 is off."""
+    """One rank of `kind`: ddp, fsdp2, tp, or fsdp2_tp, whose tensor-parallel groups have `tp` ranks. clip 0 is off."""
 
-    def __init__(self, kind, model, lr, clip=0.0, weight_decay=0.01):
-        self.kind, self.clip, self.size = kind, clip, dist.get_world_size()
-        make = {"ddp": lambda m: DistributedDataParallel(m, gradient_as_bucket_view=True),
-                "fsdp2": shard_model, "tp": lambda m: cut_model(m, self.size)}
-        self.model = make[kind](model)
-        # foreach lists cannot mix plain tensors and DTensors.
+    def __init__(self, kind, model, lr, clip=0.0, weight_decay=0.01, tp=2):
+        size = dist.get_world_size()
+        self.tp = {"tp": size, "fsdp2_tp": tp}.get(kind, 1)
+        self.dp, self.clip = size // self.tp, clip
+        self.mesh = init_device_mesh("cpu", (self.dp, self.tp), mesh_dim_names=("dp", "tp"))
+        if self.tp > 1:
+            model = cut_model(model, self.mesh["tp"])
+        if kind.startswith("fsdp2"):
+            model = shard_model(model, self.mesh["dp"])
+        self.model = DistributedDataParallel(model, gradient_as_bucket_view=True) if kind == "ddp" else model
+        # foreach lists can mix neither plain tensors and DTensors nor DTensors of two meshes.
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=lr,
                                            weight_decay=weight_decay,
-                                           foreach=False if kind == "tp" else None)
+                                           foreach=False if self.tp > 1 else None)
 
     def rows(self, batch):
-        """This rank's rows: all of them under tp, else its part."""
-        if self.kind == "tp":
-            return batch
-        part = len(batch) // self.size
-        return batch[dist.get_rank() * part:(dist.get_rank() + 1) * part]
+        """Those of this rank's tensor-parallel group."""
+        part, place = len(batch) // self.dp, self.mesh.get_local_rank("dp")
+        return batch[place * part:(place + 1) * part]
 
     def step(self, ids, mask, num_targets):
         """One update with the mean over num_targets, the global count; returns that mean."""
-        tp = self.kind == "tp"
-        with loss_parallel() if tp else contextlib.nullcontext():
+        with loss_parallel() if self.tp > 1 else contextlib.nullcontext():
             loss = sum_of_losses(self.model, ids, mask) / num_targets
-            # DDP and FSDP2 divide by the number of ranks.
-            (loss if tp else loss * self.size).backward()
+            (loss * self.dp).backward()  # DDP and FSDP2 divide by the number of replicas
         if self.clip:
             clip_gradients(self.model.parameters(), self.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         mean = whole(loss.detach())
-        if not tp:
-            dist.all_reduce(mean)
+        if self.dp > 1:
+            dist.all_reduce(mean, group=self.mesh["dp"].get_group())
         return mean.item()
