@@ -5,7 +5,7 @@ import time
 import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
-from weft_ray.placement import TIMEOUT_VARIABLE, Archive, Node, amount, timeout_s
+from weft_ray.placement import TIMEOUT_VARIABLE, Archive, Node, amount, cluster_text, timeout_s
 
 POLL_S = 0.2
 
@@ -85,5 +85,5 @@ class ElasticPlacement:
 
     def missing(self, there):
         return (f"Ray has placed {there} of at least {self.min_nodes} nodes with {self.part} workers each within {timeout_s():g} s "
-                f"(num_workers=({self.settings.fewest}, {self.settings.ranks}), {amount(self.settings.bundle)} each). "
+                f"(num_workers=({self.settings.fewest}, {self.settings.ranks}), {amount(self.settings.bundle)} each); {cluster_text(self.settings.bundle)}. "
                 f"Add nodes, ask for less, or wait longer ({TIMEOUT_VARIABLE})")

@@ -41,6 +41,13 @@ def amount(resources):
     return ", ".join(f"{name} {value:g}" for name, value in sorted(resources.items())) or "nothing"
 
 
+def cluster_text(names):
+    """What the cluster has of these resources."""
+    there, free = ray.cluster_resources(), ray.available_resources()
+    return (f"the cluster has {amount({name: there.get(name, 0.0) for name in names})}, "
+            f"of which {amount({name: free.get(name, 0.0) for name in names})} is free")
+
+
 class Placement:
     """Use it in a `with`: its end gives the resources back."""
 
@@ -81,10 +88,8 @@ class Placement:
 
     def missing(self):
         all_of_it = {name: value * self.settings.ranks for name, value in self.settings.bundle.items()}
-        shown = {name: ray.cluster_resources().get(name, 0.0) for name in all_of_it}
-        free = {name: ray.available_resources().get(name, 0.0) for name in all_of_it}
         return (f"Ray has not placed {self.settings.ranks} workers ({self.settings.strategy}) within {timeout_s():g} s: they need "
-                f"{amount(all_of_it)}, {amount(self.settings.bundle)} each; the cluster has {amount(shown)}, of which {amount(free)} is free. "
+                f"{amount(all_of_it)}, {amount(self.settings.bundle)} each; {cluster_text(all_of_it)}. "
                 f"Add nodes, ask for less, or wait longer ({TIMEOUT_VARIABLE})")
 
     def nodes(self):

@@ -16,6 +16,7 @@ from sampling import ROOT
 
 def check_datasets(case):
     """Rows through Ray Data have the bits of the same rows from a file; a second fit() knows them again."""
+    import numpy
     import pyarrow.json
     import pyarrow.parquet
     import ray.data
@@ -40,6 +41,9 @@ def check_datasets(case):
     refused(case, "a column that is missing", "datasets['train'] has no column sql", lambda: trainer(dataset.drop_columns(["sql"])))
     refused(case, "a column of another type", "column question has the type", lambda: trainer(
         ray.data.from_items([{"question": [1, 2], "sql": "select"}])))
+    refused(case, "a column of bytes", "column question has the type binary", lambda: trainer(ray.data.from_items([{"question": b"a", "sql": "select"}])))
+    refused(case, "a column of tensors", "column question has the type", lambda: trainer(
+        ray.data.from_items([{"question": numpy.zeros((2, 3)), "sql": "select"}])))
     refused(case, "rows twice", "datasets['eval'] and data.eval are both given", lambda: WeftTrainer(
         run, scaling_config=scaling, datasets={"train": dataset, "eval": dataset}))
     fails(case, "fewer rows than a batch", "global_batch", WeftTrainer(
