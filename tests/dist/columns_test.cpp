@@ -12,6 +12,7 @@
 #include "model/traced_inputs.h"
 #include "tensor/names.h"
 #include "tests/dist/mesh_run.h"
+#include "tests/dist/plain_traits.h"
 
 namespace weft::testing {
 namespace {
@@ -103,7 +104,7 @@ class ColumnsModel : public Model {
 std::unique_ptr<Model> make_columns(const Json&, const ModelOverrides&) {
   return std::make_unique<ColumnsModel>();
 }
-const Family kFamilies[] = {{"Columns", "columns", make_columns}};
+const Family kFamilies[] = {{"Columns", "columns", make_columns, plain_traits}};
 
 MeshRun make_run(const char* mode, const char* precision) {
   MeshRun run;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/family.h"
+#include "tests/dist/plain_traits.h"
 
 namespace weft::testing {
 
@@ -58,6 +59,6 @@ inline std::unique_ptr<Model> make_fused(const Json& config, const ModelOverride
   return std::make_unique<FusedDecoder>(make_model(plain, overrides));
 }
 
-inline const Family kFusedFamilies[] = {{"FusedForCausalLM", "fused", make_fused}};
+inline const Family kFusedFamilies[] = {{"FusedForCausalLM", "fused", make_fused, plain_traits}};
 
 }  // namespace weft::testing

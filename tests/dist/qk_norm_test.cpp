@@ -19,6 +19,7 @@
 #include "model/traced_inputs.h"
 #include "tensor/names.h"
 #include "tests/dist/mesh_run.h"
+#include "tests/dist/plain_traits.h"
 
 namespace weft::testing {
 namespace {
@@ -115,7 +116,7 @@ std::unique_ptr<Model> make_normed_heads(const Json& config, const ModelOverride
   return std::make_unique<NormedHeads>(config.at("heads").as_int(), config.at("kv_heads").as_int(),
                                        config.at("offset").as_int(), config.at("shared").as_bool());
 }
-const Family kFamilies[] = {{"NormedHeads", "normed_heads", make_normed_heads}};
+const Family kFamilies[] = {{"NormedHeads", "normed_heads", make_normed_heads, plain_traits}};
 
 struct Heads {
   int heads, kv_heads, exact_tp = 0;
