@@ -55,10 +55,15 @@ constexpr Level kLevels[] = {
      has_neon_bf16,
      {neon_bf16::exp_all, neon_bf16::log_all, neon_bf16::erf_all}}};
 #elif defined(__x86_64__)
+// clang 14's __builtin_cpu_supports does not know the name.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
 // __builtin_cpu_supports also checks whether the system saves the wide registers.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+         __builtin_cpu_supports("bmi2") && has_f16c();
 }
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
