@@ -39,6 +39,8 @@ void Agent::start_from_previous() {
   std::vector<int> all;
   for (int r = 0; r < ranks_->size(); ++r) all.push_back(r);
   world.reset(all, start_.step);
+  static_cast<void>(
+      world.begin_saving());  // a stop from here on has the previous layout's state to save
   for (const int r : all) ranks_->start(r);
 }
 
