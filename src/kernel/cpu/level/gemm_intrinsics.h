@@ -4,10 +4,5 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #else
-// g++ 12 warns about its own "undefined" vectors wherever they are inlined (GCC bug 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+#include "kernel/cpu/level/x86_intrinsics.h"
 #endif
