@@ -32,8 +32,12 @@ WEFT_DECLARE_LEVEL(neon_bf16)
 #elif defined(__x86_64__)
 WEFT_DECLARE_LEVEL(avx2)
 WEFT_DECLARE_LEVEL(avx512)
+#ifdef WEFT_HAS_avx512_bf16  // levels.cmake
 WEFT_DECLARE_LEVEL(avx512_bf16)
+#endif
+#ifdef WEFT_HAS_amx
 WEFT_DECLARE_LEVEL(amx)
+#endif
 #endif
 
 namespace {
@@ -69,8 +73,11 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+#ifdef WEFT_HAS_avx512_bf16
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+#endif
 
+#ifdef WEFT_HAS_amx
 // Linux grants the tile registers only on request.
 bool has_amx() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -82,14 +89,20 @@ bool has_amx() {
   static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   return granted;
 }
+#endif
 
 constexpr Level kLevels[] = {
     {avx2::kernels, has_avx2, {avx2::exp_all, avx2::log_all, avx2::erf_all}},
     {avx512::kernels, has_avx512, {avx512::exp_all, avx512::log_all, avx512::erf_all}},
+#ifdef WEFT_HAS_avx512_bf16
     {avx512_bf16::kernels,
      has_avx512_bf16,
      {avx512_bf16::exp_all, avx512_bf16::log_all, avx512_bf16::erf_all}},
-    {amx::kernels, has_amx, {amx::exp_all, amx::log_all, amx::erf_all}}};
+#endif
+#ifdef WEFT_HAS_amx
+    {amx::kernels, has_amx, {amx::exp_all, amx::log_all, amx::erf_all}},
+#endif
+};
 #endif
 
 std::string names_of_levels() {
