@@ -8,8 +8,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(weft_flags_avx512 ${weft_flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
   set(weft_flags_avx512_bf16 ${weft_flags_avx512} -mavx512bf16)
   set(weft_flags_amx ${weft_flags_avx512_bf16} -mamx-tile -mamx-bf16)
-  # A build with sanitizers, which takes 5 to 10 s for each file of a level, runs only where it was made:
-  # it does without the levels that this processor does not have.
+  # A build with sanitizers is slow to make, and runs only where it was made: it does without the levels
+  # that this processor does not have.
   if(WEFT_SANITIZE AND EXISTS /proc/cpuinfo)
     file(STRINGS /proc/cpuinfo weft_cpu_flags REGEX "^flags" LIMIT_COUNT 1)
     if(NOT weft_cpu_flags MATCHES " avx512_bf16( |$)")
