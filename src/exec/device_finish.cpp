@@ -36,6 +36,7 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
     sums_tensor_ = node.as<NormAttr>().sum_tensor;
     sums_data_ = node.as<NormAttr>().sum_data;
   }
+  is_joined_ = can_join(view, finish);
   table_bytes_ = align_up(sizeof(UpdateScalars));
   const DeviceKernels& device = *kernels.device;
   for (const Group& g : groups_) {
@@ -43,6 +44,7 @@ DeviceFinish::DeviceFinish(const View& view, const Kernels& kernels,
         device.update_table_bytes(g.items.data(), static_cast<int64_t>(g.items.size()))));
   }
   for (const Squares& s : squares_) {
+    if (is_joined_) break;
     table_bytes_ += align_up(static_cast<int64_t>(
         device.squares_table_bytes(s.items.data(), static_cast<int64_t>(s.items.size()))));
   }
@@ -75,11 +77,50 @@ void DeviceFinish::add_squares(const View& view, Ref gradient) {
   num_cells_ += cells_of(n);
 }
 
+// Every update follows the norm, and its gradient is one of those that the norm counts: in their
+// order, one update for each.
+bool DeviceFinish::can_join(const View& view, const std::vector<Node>& finish) const {
+  const auto norm = std::find_if(finish.begin(), finish.end(),
+                                 [](const Node& node) { return node.op == &kNormOp; });
+  if (norm == finish.end() || norm->as<NormAttr>().clips || loss_scale_) return false;
+  std::vector<int> counted, updated;
+  for (auto node = finish.begin(); node != norm; ++node) {
+    if (node->op == &kSquaresOp) counted.push_back(node->inputs[0].id);
+  }
+  for (auto node = norm + 1; node != finish.end() && node->op->traits.is_update; ++node) {
+    const bool is_whole = num_elements(view.value(node->inputs[0]).shape) ==
+                          num_elements(view.value(node->inputs[1]).shape);
+    updated.push_back(is_whole ? node->inputs[1].id : -1);
+  }
+  size_t num_updates = 0;
+  for (const Group& g : groups_) {
+    num_updates += g.items.size();
+    if (!can_sum_squares(g.types)) return false;
+  }
+  return counted == updated && num_updates == updated.size();
+}
+
 int64_t DeviceFinish::workspace_bytes() const {
   return align_up(kLimbBytes) + num_cells_ * int64_t{sizeof(double)};
 }
 
+// One group after another, each in the order of its items.
+void DeviceFinish::place_partials() {
+  auto* partials = reinterpret_cast<double*>(context_.workspace + align_up(kLimbBytes));
+  const auto take = [&](int64_t n) { return std::exchange(partials, partials + cells_of(n)); };
+  if (is_joined_) {
+    for (Group& g : groups_) {
+      for (UpdateItem& item : g.items) item.partials = take(item.n);
+    }
+    squares_.clear();
+  }
+  for (Squares& s : squares_) {
+    for (SquaresItem& item : s.items) item.partials = take(item.n);
+  }
+}
+
 void DeviceFinish::place(Device* device, std::byte* tables) {
+  place_partials();
   scalars_ = reinterpret_cast<UpdateScalars*>(tables);
   std::byte* at = tables + align_up(sizeof(UpdateScalars));
   std::vector<std::byte> host;
@@ -94,11 +135,7 @@ void DeviceFinish::place(Device* device, std::byte* tables) {
     g.num_blocks = kernels_.device->update_table(g.items.data(), count, host.data());
     g.table = send(bytes);
   }
-  auto* partials = reinterpret_cast<double*>(context_.workspace + align_up(kLimbBytes));
   for (Squares& s : squares_) {
-    for (SquaresItem& item : s.items) {
-      item.partials = std::exchange(partials, partials + cells_of(item.n));
-    }
     const auto count = static_cast<int64_t>(s.items.size());
     const size_t bytes = kernels_.device->squares_table_bytes(s.items.data(), count);
     host.assign(bytes, std::byte{0});
@@ -108,6 +145,7 @@ void DeviceFinish::place(Device* device, std::byte* tables) {
 }
 
 void DeviceFinish::find_norm(const Mesh& mesh) const {
+  if (is_joined_) queue_updates();
   for (const Squares& s : squares_) {
     kernels_.device->squares_list(context_, {s.dtype, s.table, s.num_blocks});
   }
@@ -121,9 +159,18 @@ void DeviceFinish::find_norm(const Mesh& mesh) const {
 }
 
 void DeviceFinish::update() const {
+  if (!is_joined_) queue_updates();
+}
+
+void DeviceFinish::queue_updates() const {
   for (const Group& g : groups_) {
-    (kernels_.device->*g.kernel)(context_, {g.types, g.table, g.num_blocks, scalars_, scale_});
+    (kernels_.device->*g.kernel)(context_,
+                                 {g.types, g.table, g.num_blocks, scalars_, scale_, is_joined_});
   }
+}
+
+void DeviceFinish::check(const UpdateScalars& scalars) const {
+  ensure(!is_joined_ || scalars.clip_norm == 0, "clip_norm is not that of the graph");
 }
 
 UpdateScalars update_scalars(const StepScalars& s) {

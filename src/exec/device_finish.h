@@ -3,6 +3,9 @@
 // The finish list has one node per parameter. On a GPU the squares of all gradients are computed
 // with the norm, and all parameters are updated at the first update: nothing in between depends on
 // the order. The lists are tables in device memory, filled once.
+//
+// Without clipping the update does not depend on the norm. Where its kernel can sum the squares of
+// the gradients that it reads, both happen with the norm, in one pass over the gradients.
 #pragma once
 
 #include <utility>
@@ -35,7 +38,8 @@ class DeviceFinish {
   void place(Device* device, std::byte* tables);
   UpdateScalars* scalars() const { return scalars_; }
   void find_norm(const Mesh& mesh) const;
-  void update() const;
+  void update() const;  // unless it was done with the norm
+  void check(const UpdateScalars& scalars) const;
 
  private:
   struct Group {  // of one kind of update and one set of types
@@ -53,6 +57,9 @@ class DeviceFinish {
   };
   void add_update(const View& view, const Node& node);
   void add_squares(const View& view, Ref gradient);
+  bool can_join(const View& view, const std::vector<Node>& finish) const;
+  void place_partials();
+  void queue_updates() const;
 
   const Kernels& kernels_;
   std::vector<Group> groups_;
@@ -62,6 +69,7 @@ class DeviceFinish {
   float* scale_out_ = nullptr;
   LossScale* loss_scale_ = nullptr;  // fp16
   bool sums_tensor_ = false, sums_data_ = false;
+  bool is_joined_ = false;  // squares are summed by the update
   int64_t num_cells_ = 0;
   int64_t table_bytes_ = 0;
   UpdateScalars* scalars_ = nullptr;

@@ -62,7 +62,9 @@ void Executor::send_inputs() {
 // list do not touch them.
 void Executor::send_scalars(const StepScalars& scalars) {
   if (!device_finish_->scalars()) device_finish_->place(device_, tables_);
-  *reinterpret_cast<UpdateScalars*>(scalar_staging_->open()) = update_scalars(scalars);
+  const UpdateScalars sent = update_scalars(scalars);
+  device_finish_->check(sent);
+  *reinterpret_cast<UpdateScalars*>(scalar_staging_->open()) = sent;
   device_->copy(device_finish_->scalars(), scalar_staging_->open(), int64_t{sizeof(UpdateScalars)});
   scalar_staging_->sent();
 }

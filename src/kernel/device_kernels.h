@@ -48,6 +48,7 @@ struct UpdateItem {
   const void* grad;
   void* states[kMaxUpdateStates];  // in the optimizer's order; null: it has fewer
   bool decay;
+  double* partials = nullptr;  // sums_squares: those of its gradient, as squares_list's
 };
 struct UpdateTypes {
   Dtype dtype, grad_dtype;
@@ -59,13 +60,23 @@ struct UpdateTypes {
 // An optimizer's update over all items in one launch; the arguments of its kernel for one parameter
 // say how it computes. All items have the same dtypes. The table is in device memory: filled once
 // by update_table from the items, update_table_bytes long. A no-op where scale is NaN.
+// sums_squares: also the squares of the gradients, which it reads anyway, with the bits of
+// squares_list. The norm is not known yet then: scale is not read, but 1 / target_tokens taken.
 struct UpdateListArgs {
   UpdateTypes types;
   const std::byte* table;
   int64_t num_blocks;  // as update_table returned
   const UpdateScalars* scalars;
   const float* scale;
+  bool sums_squares = false;
 };
+// Types of which an update can: eight neighbouring elements are one thread's, as in squares_list.
+inline bool can_sum_squares(const UpdateTypes& types) {
+  bool is_narrow = types.dtype == Dtype::kBf16 && types.grad_dtype == Dtype::kBf16;
+  for (int s = 0; s < types.num_states; ++s)
+    is_narrow = is_narrow && types.state_dtypes[s] == Dtype::kBf16;
+  return is_narrow;
+}
 
 // The squares of all gradients in one launch: partials of item i begin at partials[i].
 struct SquaresItem {

@@ -116,7 +116,8 @@ void add_updates(Graph* graph, const Optimizer& optimizer, const OptimizerConfig
   }
   Ref norm = graph->add({names::kGradNorm, {1}, Dtype::kF64, ValueKind::kResult});
   Ref scale = graph->add({names::kGradScale, {1}, Dtype::kF32, ValueKind::kResult});
-  Node sum{&kNormOp, partials, {norm, scale}, NormAttr{options.sum_tensor, options.sum_data}, -1};
+  const NormAttr attr{options.sum_tensor, options.sum_data, options.clips};
+  Node sum{&kNormOp, partials, {norm, scale}, attr, -1};
   if (options.scales_loss) sum.outputs.push_back(add_loss_scale(graph));
   graph->finish.push_back(std::move(sum));
   Updates nodes(graph, optimizer, config, options);

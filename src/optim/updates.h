@@ -11,6 +11,7 @@ struct UpdateOptions {
   bool sum_tensor = false, sum_data = false;  // mesh axes over which the norm's squares are summed
   bool is_sharded = false;   // every data-parallel rank has the states of its own shard
   bool scales_loss = false;  // fp16
+  bool clips = true;         // gradients are scaled by their norm
 };
 
 // Appends, for graph->updates: sums of copies, squares of every gradient, the norm and scale, the

@@ -71,6 +71,7 @@ Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& 
   options.sum_tensor = layout.tp > 1;
   options.sum_data = data.shard != Shard::kNone;
   options.scales_loss = c.scales_loss();
+  options.clips = c.train.clip_norm > 0;
   add_updates(&graph, find_optimizer(c.train.optimizer.name), c.train.optimizer, options);
   add_parameter_gathers(&graph, buckets, data);
   if (const auto fault = Fault::from_environment()) fault->change(&graph, rank);

@@ -189,6 +189,23 @@ TEST_P(Gpu, ShorterRowsTrainAsIfTheyWereTheLongest) {
   }
 }
 
+// Without clipping the update may sum the squares itself: the bits of a norm that never clips.
+class GpuNorm : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(GpuNorm, WithoutClippingTheBitsAreTheSame) {
+  MeshRun r = make_run(model("Qwen2ForCausalLM", true), "bf16", false, 3, GetParam());
+  for (const Place& place : {Place{1, 1, "none"}, Place{2, 1, "none"}, Place{2, 2, "zero3", 2}}) {
+    r.config.train.clip_norm = 1e9;
+    const MeshResult checked = train_at(r, place);
+    r.config.train.clip_norm = 0;
+    EXPECT_EQ(join(differences(checked, train_at(r, place))), "")
+        << "dp " << place.dp << " tp " << place.tp << " " << place.shard;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, GpuNorm, ::testing::ValuesIn(gpu_backend_names()),
+                         [](const auto& c) { return c.param; });
+
 INSTANTIATE_TEST_SUITE_P(
     Backends, Gpu,
     ::testing::Combine(

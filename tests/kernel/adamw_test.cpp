@@ -35,5 +35,7 @@ TEST(Adamw, EveryLevelAgreesWithRef) { compare_update_levels(kForm); }
 
 TEST(DeviceAdamw, AListHasTheBitsOfSingleCalls) { compare_update_list(kForm); }
 
+TEST(DeviceAdamw, SumsTheSquaresOfItsGradients) { compare_update_with_squares(kForm); }
+
 }  // namespace
 }  // namespace weft

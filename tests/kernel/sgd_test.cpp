@@ -34,6 +34,8 @@ TEST(Sgd, EveryLevelAgreesWithRef) {
 TEST(DeviceSgd, AListHasTheBitsOfSingleCalls) {
   compare_update_list(kWithMomentum);
   compare_update_list(kPlain);
+  compare_update_with_squares(kWithMomentum);
+  compare_update_with_squares(kPlain);
 }
 
 // torch.optim.SGD(lr=0.1, weight_decay=0.05) over four steps, torch 2.x on a CPU, fp32:

@@ -132,4 +132,58 @@ inline void compare_update_list(const UpdateForm& form) {
   }
 }
 
+// An update that also sums the squares of its gradients: its bits are those of the list above, the
+// squares' those of squares_list. Addresses that allow no vectors, and cells that are not whole.
+inline void compare_update_with_squares(const UpdateForm& form) {
+  TestVector<UpdateScalars> scalars(1);
+  scalars[0].target_tokens = 4;
+  scalars[0].optimizer = form.scalars(3, true);
+  const TestVector<float> scale = {0.25f};
+  int num_compared = 0;
+  for (UpdateTypes types : update_types()) {
+    types.num_states = form.num_states;
+    if (!can_sum_squares(types)) continue;
+    ++num_compared;
+    each_device([&](const DeviceKernels& k, Bench& bench, const std::string& name) {
+      std::vector<UpdatedParameter> got;
+      for (const int64_t n : {1, 256, 333, 16384, 18000, 40960, 8})
+        got.emplace_back(form, types, n, static_cast<uint64_t>(n));
+      std::vector<UpdatedParameter> want = got;
+      std::vector<TestVector<double>> squares, wanted_squares;
+      const auto run = [&](std::vector<UpdatedParameter>& parameters, bool sums) {
+        std::vector<UpdateItem> items;
+        for (UpdatedParameter& p : parameters) {
+          items.push_back(p.item(items.size() % 2 == 0));
+          UpdateItem& item = items.back();
+          if (item.n == 40960) {  // from its second element on
+            item.n -= 1;
+            item.grad = static_cast<const std::byte*>(item.grad) + 2;
+          }
+          const auto cells = static_cast<size_t>((item.n + 255) / 256);
+          if (sums) item.partials = squares.emplace_back(cells, -1.0).data();
+          if (sums) continue;
+          wanted_squares.emplace_back(cells, -2.0);
+          kernels_named(name).squares(bench.context(0), {item.n, types.grad_dtype, item.grad,
+                                                         wanted_squares.back().data()});
+        }
+        const auto count = static_cast<int64_t>(items.size());
+        TestVector<std::byte> table(k.update_table_bytes(items.data(), count));
+        const int64_t blocks = k.update_table(items.data(), count, table.data());
+        (k.*form.all)(bench.context(0),
+                      {types, table.data(), blocks, scalars.data(), scale.data(), sums});
+      };
+      run(got, true);
+      run(want, false);
+      EXPECT_EQ(squares, wanted_squares) << update_words(form, types) << ", " << name;
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto made = got[i].changed(), wanted = want[i].changed();
+        for (size_t b = 0; b < made.size(); ++b)
+          EXPECT_TRUE(made[b].same_bits(wanted[b]))
+              << update_words(form, types) << ", " << name << ", parameter " << i << ", " << b;
+      }
+    });
+  }
+  EXPECT_GT(num_compared, 0);
+}
+
 }  // namespace weft

@@ -5,9 +5,9 @@
 
 namespace weft {
 
-// Mesh axes over which the squares are summed.
 struct NormAttr {
-  bool sum_tensor = false, sum_data = false;
+  bool sum_tensor = false, sum_data = false;  // mesh axes over which the squares are summed
+  bool clips = true;  // false: the scale does not depend on the norm (StepScalars::clip_norm is 0)
 };
 // squares: gradient -> partial sums. norm: partial sums of all -> norm, scale, [loss scale].
 extern const OpRule kSquaresOp, kNormOp;

@@ -5,14 +5,13 @@
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
-#include "tensor/cell.h"
+#include "kernel/cuda/square_cells.h"
 
 namespace weft::cuda {
 namespace {
 
 constexpr int kWarps = 8;
 constexpr int kCells = 4;  // of a warp: read before the first is added; sum_of_four
-constexpr int kLane = static_cast<int>(kNormCell) / kWarp;
 constexpr int64_t kBlock = kWarps * kCells * kNormCell;  // elements
 
 // What one block adds: up to kBlock elements of a tensor, from `first` on.
@@ -21,24 +20,6 @@ struct Span {
   double* partials;
   int64_t first, n;  // n of the whole tensor
 };
-
-// A lane's part of the cell that begins at x and has n elements left.
-template <typename T>
-__device__ __forceinline__ void load_lane(const T* x, int64_t n, bool vectored, float (&v)[kLane]) {
-  const int at = threadIdx.x * kLane;
-  if (vectored && n >= kNormCell) {
-#pragma unroll
-    for (int k = 0; k < kLane; k += kPack<T>) {
-      float some[kPack<T>];
-      load(x + at + k, some);
-#pragma unroll
-      for (int j = 0; j < kPack<T>; ++j) v[k + j] = some[j];
-    }
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < kLane; ++k) v[k] = at + k < n ? load_one(x + at + k) : 0.0f;
-}
 
 // The sum of lane / 8's value over the warp, in warp_sum's order: in the first two steps each half
 // of the lanes takes over half of the values, so that 6 shuffles do the work of 20.
@@ -57,21 +38,15 @@ __device__ __forceinline__ void add_cells(const Span& span) {
   const int64_t first = span.first / kNormCell + threadIdx.y * kCells;  // of this warp
   const T* x = static_cast<const T*>(span.x);
   const bool vectored = reinterpret_cast<uintptr_t>(x) % 16 == 0;
-  float v[kCells][kLane];
+  float v[kCells][kCellLane];
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
     const int64_t begin = (first + i) * kNormCell;
-    load_lane(x + begin, span.n - begin, vectored, v[i]);
+    load_cell_lane(x + begin, threadIdx.x, span.n - begin, vectored, v[i]);
   }
-  double sums[kCells] = {};
+  double sums[kCells];
 #pragma unroll
-  for (int i = 0; i < kCells; ++i) {
-#pragma unroll
-    for (int k = 0; k < kLane; ++k) {
-      const double wide = v[i][k];
-      sums[i] = fma(wide, wide, sums[i]);
-    }
-  }
+  for (int i = 0; i < kCells; ++i) sums[i] = sum_of_squares(v[i]);
   const double sum = sum_of_four(sums);
   const int64_t cell = first + threadIdx.x / 8;
   if (threadIdx.x % 8 == 0 && cell * kNormCell < span.n) span.partials[cell] = sum;

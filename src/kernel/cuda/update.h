@@ -19,6 +19,7 @@
 
 #include "kernel/cuda/dispatch.h"
 #include "kernel/cuda/launch.h"
+#include "kernel/cuda/square_cells.h"
 #include "kernel/device_kernels.h"
 
 namespace weft::cuda {
@@ -34,12 +35,13 @@ struct UpdateSpan {
   const void* grad;
   void *state0, *state1;
   int64_t first, n;  // n of the whole parameter
+  double* partials;  // of the whole parameter
   bool decay;
 };
 
 inline UpdateSpan span_of(const UpdateItem& item, int64_t first) {
-  return {item.p,         item.master, item.grad, item.states[0],
-          item.states[1], first,       item.n,    item.decay};
+  return {item.p, item.master, item.grad,     item.states[0], item.states[1],
+          first,  item.n,      item.partials, item.decay};
 }
 
 template <typename T>
@@ -56,6 +58,7 @@ class Stepper {
   static_assert(kStates <= kMaxUpdateStates);
   static constexpr bool kNarrow = sizeof(P) == 2 && (kStates == 0 || sizeof(State) == 2);
   static constexpr int kVector = kNarrow && sizeof(Grad) == 2 ? 8 : 4;
+  static constexpr bool kCanSumSquares = kVector == kCellLane;
 
   __device__ __forceinline__ Stepper(const UpdateSpan& span, const Factors& factors)
       : p_(static_cast<P*>(span.p) + span.first),
@@ -112,6 +115,27 @@ class Stepper {
     store(p_ + i, p);
   }
 
+  // The squares of the cell that this warp holds; i: the thread's first element.
+  __device__ __forceinline__ void add_cell(int i, const Held<kCellLane>& held,
+                                           double* partials) const {
+    float g[kCellLane];
+    unpack(held.grad, g);
+    const double sum = warp_sum(sum_of_squares(g));
+    if (threadIdx.x % kWarp == 0) partials[i / static_cast<int>(kNormCell)] = sum;
+  }
+  // Those of the cells from element `begin`, where one begins, to `end`.
+  __device__ __forceinline__ void add_other_cells(int begin, int end, double* partials) const {
+    constexpr int kCell = static_cast<int>(kNormCell);
+    const int lane = threadIdx.x % kWarp;
+    for (int i = begin + threadIdx.x / kWarp * kCell; i < end;
+         i += kUpdateThreads / kWarp * kCell) {
+      float g[kCellLane];
+      load_cell_lane(grad_ + i, lane, end - i, false, g);
+      const double sum = warp_sum(sum_of_squares(g));
+      if (lane == 0) partials[i / kCell] = sum;
+    }
+  }
+
  private:
   P* p_;
   float* master_;
@@ -120,22 +144,36 @@ class Stepper {
   const Factors& f_;
 };
 
-template <typename S>
+// kSquares: a warp's vectors of one iteration are a cell, whose squares it stores; cells that are
+// not whole are added before, from memory.
+template <typename S, bool kSquares>
 __device__ __forceinline__ void step_span(const UpdateSpan& span,
                                           const typename S::Factors& factors) {
   constexpr int kWidth = S::kVector, kStride = kUpdateThreads * kWidth;
   const S stepper(span, factors);
   const int n = static_cast<int>(min(kUpdateBlock, span.n - span.first));
   const int vectored = stepper.is_aligned() ? n - n % kWidth : 0;
+  const int whole = kSquares ? vectored - vectored % static_cast<int>(kNormCell) : vectored;
+  double* partials = kSquares ? span.partials + span.first / kNormCell : nullptr;
+  if constexpr (kSquares) stepper.add_other_cells(whole, n, partials);
   int i = threadIdx.x * kWidth;
-  for (; i + (kUpdateAhead - 1) * kStride < vectored; i += kUpdateAhead * kStride) {
+  for (; i + (kUpdateAhead - 1) * kStride < whole; i += kUpdateAhead * kStride) {
     typename S::template Held<kWidth> held[kUpdateAhead];
 #pragma unroll
     for (int k = 0; k < kUpdateAhead; ++k) stepper.read(i + k * kStride, held[k]);
 #pragma unroll
-    for (int k = 0; k < kUpdateAhead; ++k) stepper.step(i + k * kStride, held[k]);
+    for (int k = 0; k < kUpdateAhead; ++k) {
+      stepper.step(i + k * kStride, held[k]);
+      if constexpr (kSquares) stepper.add_cell(i + k * kStride, held[k], partials);
+    }
   }
-  for (; i < vectored; i += kStride) {
+  for (; i < whole; i += kStride) {
+    typename S::template Held<kWidth> held;
+    stepper.read(i, held);
+    stepper.step(i, held);
+    if constexpr (kSquares) stepper.add_cell(i, held, partials);
+  }
+  for (i = whole + threadIdx.x * kWidth; kSquares && i < vectored; i += kStride) {
     typename S::template Held<kWidth> held;
     stepper.read(i, held);
     stepper.step(i, held);
@@ -151,19 +189,21 @@ template <typename Formula, typename P, typename Grad, typename State>
 __global__ void __launch_bounds__(kUpdateThreads, 3)
     update_kernel(UpdateSpan span, typename Formula::Factors factors) {
   span.first = blockIdx.x * kUpdateBlock;
-  step_span<Stepper<Formula, P, Grad, State>>(span, factors);
+  step_span<Stepper<Formula, P, Grad, State>, false>(span, factors);
 }
 
-template <typename Formula, typename P, typename Grad, typename State>
+template <typename Formula, typename P, typename Grad, typename State, bool kSquares>
 __global__ void __launch_bounds__(kUpdateThreads, 3)
-    update_list_kernel(const UpdateSpan* spans, const UpdateScalars* scalars, const float* scale) {
+    update_list_kernel(const UpdateSpan* spans, const UpdateScalars* scalars,
+                       const float* known_scale) {
   __shared__ typename Formula::Factors factors;
-  if (*scale != *scale) return;  // a skipped step
+  const float scale = kSquares ? static_cast<float>(1.0 / scalars->target_tokens) : *known_scale;
+  if (scale != scale) return;  // a skipped step
   const UpdateSpan span = spans[blockIdx.x];
-  if (threadIdx.x == 0) factors = Formula::factors_of(*scale, span.decay, scalars->optimizer);
+  if (threadIdx.x == 0) factors = Formula::factors_of(scale, span.decay, scalars->optimizer);
   __syncthreads();
   const typename Formula::Factors own = factors;
-  step_span<Stepper<Formula, P, Grad, State>>(span, own);
+  step_span<Stepper<Formula, P, Grad, State>, kSquares>(span, own);
 }
 
 // fn(P{}, Grad{}, State{}). Gradients and states of fp16 are fp32; all states have one type.
@@ -195,12 +235,19 @@ void launch_update_list(const Context& context, const char* name, const UpdateLi
     if (types.state_dtypes[s] != types.state_dtypes[0])
       refuse("states of an update must have one dtype");
   }
+  if (args.sums_squares && !can_sum_squares(types))
+    refuse("only an update all in bf16 sums the squares of its gradients");
   with_update_types(
       types.dtype, types.grad_dtype, types.state_dtypes[0], [&](auto p, auto grad, auto state) {
-        launch(context, name,
-               update_list_kernel<Formula, decltype(p), decltype(grad), decltype(state)>,
-               args.num_blocks, kUpdateThreads, 0, reinterpret_cast<const UpdateSpan*>(args.table),
-               args.scalars, args.scale);
+        using P = decltype(p);
+        using Grad = decltype(grad);
+        using State = decltype(state);
+        auto kernel = update_list_kernel<Formula, P, Grad, State, false>;
+        if constexpr (Stepper<Formula, P, Grad, State>::kCanSumSquares) {
+          if (args.sums_squares) kernel = update_list_kernel<Formula, P, Grad, State, true>;
+        }
+        launch(context, name, kernel, args.num_blocks, kUpdateThreads, 0,
+               reinterpret_cast<const UpdateSpan*>(args.table), args.scalars, args.scale);
       });
 }
 
