@@ -9,7 +9,8 @@ own), read the same rows, keep weights, gradients and states in bf16, and do not
 the median step without the first ones of each turn. Memory: of weft the arena (which holds the
 libraries' workspaces), of PyTorch max_memory_allocated. A missed bar is marked, not an error.
 PyTorch has two turns: called as transformers' users do, and told by hand that there is no mask
-(gpu_peer.py), which is faster. The bars are held against both.
+(gpu_peer.py), which is faster. The bars are held against both. Models that add a bias to the scores
+(ALiBi, T5's table) always have one: the first turn only.
 """
 
 import argparse
@@ -178,10 +179,12 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--peers", type=lambda text: text.split(","), default=list(PEERS))
+    parser.add_argument("--peers", type=lambda text: text.split(","))
     args = parser.parse_args()
-    if unknown := set(args.peers) - set(PEERS):
-        parser.error(f"no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    possible = ["usual"] if gpu_workload.MODELS[args.model].has_bias else list(PEERS)
+    args.peers = args.peers or possible
+    if unknown := set(args.peers) - set(possible):
+        parser.error(f"no peer {', '.join(unknown)} of {args.model}; there are {', '.join(possible)}")
     bench = Bench(args)
     weft, peers = [], {peer: [] for peer in args.peers}
     for turn in range(args.turns):

@@ -26,7 +26,7 @@ PARTS = [
     ("AdamW", UPDATE),
     ("norm of the gradients", r"squares|::norm_kernel"),
     ("cross entropy", r"cross_entropy|kept_kernel|softmax_(stats|gradient)|target_logit|local_targets"),
-    ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|tensor_d(q|kv)|attention_delta|raise_padding|fmha.*bwd|table_gradient"),
+    ("attention, backward", r"sdpa.*bprop|bprop.*sdpa|attention_d(q|kv)|tensor_d(q|kv)|kept_dq|attention_delta|raise_padding|fmha.*bwd|table_gradient"),
     ("attention, forward", r"sdpa|attention_(tensor_)?kernel|zero_padding|fmha"),
     ("around attention", r"segment_mask|cudnn|cunn|dot_do_o|convert_dq"),
     ("products", r"nvjet|gemm|cutlass|xmma|splitk|cublas"),

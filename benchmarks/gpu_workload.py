@@ -29,6 +29,7 @@ class GpuModel:
     memory_bar: float
     shares_weights: bool = True  # PyTorch reads weft's; else it draws its own
     target: int = 0  # of an encoder-decoder: length of the target
+    has_bias: bool = False  # added to the scores: PyTorch's attention always gets a mask
 
     def tokens(self):
         """Of a step; of an encoder-decoder: of the source."""
@@ -64,10 +65,10 @@ MODELS = {m.name: m for m in (
     GpuModel("qwen2.5-0.5b", QWEN_05B, 8, 1024, 1.25, 0.6),
     GpuModel("qwen2.5-0.5b-long", QWEN_05B, 16, 2048, 1.25, 0.6),
     GpuModel("qwen2-7b", QWEN_7B, 4, 2048, 1.08, 0.95, shares_weights=False),
-    GpuModel("bloomz-1b1", BLOOMZ_1B1, 8, 512, 1.25, 0.6),
-    GpuModel("t5-3b", T5_3B, 8, 512, 1.3, 0.8, shares_weights=False, target=128),
+    GpuModel("bloomz-1b1", BLOOMZ_1B1, 8, 512, 1.25, 0.6, has_bias=True),
+    GpuModel("t5-3b", T5_3B, 8, 512, 1.3, 0.8, shares_weights=False, target=128, has_bias=True),
     GpuModel("t5-3b-dropout", {**T5_3B, "dropout_rate": 0.1}, 8, 512, 1.15, 0.8,
-             shares_weights=False, target=128),
+             shares_weights=False, target=128, has_bias=True),
 )}
 
 
