@@ -65,8 +65,11 @@ class Marker {
   std::string text_;
 };
 
-void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
-  for (const ElasticLayout& layout : elastic_layouts(file.config()))
+void add_layouts(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
+  const LaunchConfig& launch = file.config().launch;
+  nodes->fewest_nodes =
+      static_cast<int>(launch.elastic ? std::max<int64_t>(launch.min_nodes, 1) : launch.nodes);
+  for (const ElasticLayout& layout : saving_layouts(file.config()))
     nodes->layouts.push_back({static_cast<int>(layout.nodes), layout.dp});
   nodes->fits = [&file, is_forced](const NodeLayout& layout, int64_t freed_bytes) {
     const auto measure = [freed_bytes] {
@@ -80,11 +83,17 @@ void make_elastic(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
                       .is_forced = is_forced,
                       .measure = measure});
   };
+}
+
+void report_elastic(const RunConfig& c) {
   constexpr size_t kMostShown = 6;
+  const std::vector<ElasticLayout> layouts = elastic_layouts(c);
   std::string others;
-  for (size_t i = 1; i < std::min(nodes->layouts.size(), 1 + kMostShown); ++i)
-    others += fmt::format("{}{}", i == 1 ? "" : ", ", nodes->layouts[i].describe());
-  if (nodes->layouts.size() > 1 + kMostShown) others += " ...";
+  for (size_t i = 1; i < std::min(layouts.size(), 1 + kMostShown); ++i) {
+    const NodeLayout layout{static_cast<int>(layouts[i].nodes), layouts[i].dp};
+    others += fmt::format("{}{}", i == 1 ? "" : ", ", layout.describe());
+  }
+  if (layouts.size() > 1 + kMostShown) others += " ...";
   log_info("elastic: where a node is lost and no spare is there, it continues with {}", others);
 }
 
@@ -127,7 +136,8 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   nodes.min_nodes = static_cast<int>(c.launch.min_nodes);
   if (!nodes.job.has_snapshots)
     log_info("several nodes: where a rank dies, all continue from the newest checkpoint");
-  if (c.launch.elastic) make_elastic(file, run.is_forced, &nodes);
+  add_layouts(file, run.is_forced, &nodes);
+  if (c.launch.elastic) report_elastic(c);
   return run_node_job(nodes, [&](const char* event, int rank, const std::string& text) {
     if (std::string_view(event) == "layout") write_layout_event(dir, text);
     run.sink(event, rank, text);

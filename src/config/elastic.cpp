@@ -11,6 +11,7 @@ RunConfig with_nodes(const RunConfig& c, int64_t nodes) {
   RunConfig changed = c;
   changed.parallel.dp = nodes * c.ranks_per_node() / c.parallel.tp;
   changed.launch.nodes = nodes;
+  changed.launch.elastic = true;
   return changed;
 }
 
@@ -26,6 +27,13 @@ std::vector<ElasticLayout> elastic_layouts(const RunConfig& c) {
     if (complaints.empty()) layouts.push_back({nodes, smaller.parallel.dp});
   }
   return layouts;
+}
+
+std::vector<ElasticLayout> saving_layouts(const RunConfig& c) {
+  RunConfig any = c;
+  any.launch.elastic = true;
+  any.launch.min_nodes = 0;
+  return elastic_layouts(any);
 }
 
 void check_elastic(const RunConfig& c, std::vector<std::string>* complaints) {

@@ -357,9 +357,6 @@ void RunFile::choose_precision(const std::string& value) {
 }
 
 void RunFile::use_nodes(int64_t nodes) {
-  ensure(config_.launch.elastic || nodes == config_.launch.nodes,
-         fmt::format("{} nodes, but launch.nodes is {} and the run is not elastic", nodes,
-                     config_.launch.nodes));
   if (asked_.empty()) asked_ = table_->resolved();
   config_ = with_nodes(config_, nodes);
 }

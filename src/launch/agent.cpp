@@ -139,13 +139,14 @@ void Agent::wait() {
   ::poll(wanted.data(), wanted.size(), is_hurried ? kParkPollMs : kAgentPollMs);
 }
 
-// The supervisor decides what a signal means for the run; an agent without ranks just leaves.
+// The supervisor decides what a signal means for the run; an agent without ranks, and without slots
+// that the next layout needs, just leaves.
 std::optional<int> Agent::handle_signals() {
   for (const ArrivedSignal& signal : signals_.take()) {
     if (signal.number == SIGCHLD) continue;
     const bool is_first = received_signal_ == 0;
     received_signal_ = signal.number;
-    if (!is_anyone_running()) return 128 + signal.number;
+    if (!is_anyone_running() && !previous_.own) return 128 + signal.number;
     if (is_first) send(NodeMessage::kSignal, write_number(signal.number));
   }
   return std::nullopt;

@@ -1,14 +1,21 @@
 // launch/layout_choice.cpp: from the largest layout down.
 #include "launch/layout_choice.h"
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/log.h"
 
 namespace weft {
 
-LayoutChoice::LayoutChoice(std::vector<NodeLayout> layouts, LayoutCheck check)
-    : layouts_(std::move(layouts)), check_(std::move(check)) {}
+LayoutChoice::LayoutChoice(std::vector<NodeLayout> layouts, LayoutCheck check, int fewest_nodes)
+    : layouts_(std::move(layouts)),
+      check_(std::move(check)),
+      fewest_nodes_(fewest_nodes),
+      is_elastic_(std::any_of(layouts_.begin() + 1, layouts_.end(), [&](const NodeLayout& layout) {
+        return layout.num_nodes >= fewest_nodes;
+      })) {}
 
 void LayoutChoice::begin() {
   ruled_out_.clear();
@@ -18,7 +25,8 @@ void LayoutChoice::begin() {
 std::optional<NodeLayout> LayoutChoice::largest(int num_nodes) const {
   std::vector<NodeLayout> left;
   for (const NodeLayout& layout : layouts_) {
-    if (!ruled_out_.contains(layout.num_nodes)) left.push_back(layout);
+    if (layout.num_nodes >= fewest_nodes_ && !ruled_out_.contains(layout.num_nodes))
+      left.push_back(layout);
   }
   const NodeLayout* found = largest_layout(left, num_nodes);
   return found != nullptr ? std::optional(*found) : std::nullopt;

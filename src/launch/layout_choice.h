@@ -35,15 +35,16 @@ struct ChosenLayout {
 class LayoutChoice {
  public:
   // layouts: at least one; the first is what was asked for, which was checked before. check: null:
-  // all of them fit.
-  LayoutChoice(std::vector<NodeLayout> layouts, LayoutCheck check);
+  // all of them fit. Those with less than fewest_nodes are not chosen before allow_all().
+  LayoutChoice(std::vector<NodeLayout> layouts, LayoutCheck check, int fewest_nodes = 1);
 
   const NodeLayout& asked() const { return layouts_.front(); }
-  bool is_elastic() const { return layouts_.size() > 1; }
+  bool is_elastic() const { return is_elastic_; }
   // For that many nodes, of those that were not found too large since begin(); none: there is none.
   std::optional<NodeLayout> largest(int num_nodes) const;
 
   void begin();  // everything may have changed: nothing is ruled out any more
+  void allow_all() { fewest_nodes_ = 1; }
   // None: a check runs (is_checking), or there is none that fits.
   std::optional<ChosenLayout> poll(int num_nodes, int64_t freed_bytes = 0);
   bool is_checking() const { return check_running_.valid(); }
@@ -52,6 +53,8 @@ class LayoutChoice {
  private:
   std::vector<NodeLayout> layouts_;
   LayoutCheck check_;
+  int fewest_nodes_;
+  bool is_elastic_;
   std::future<LayoutFit> check_running_;
   NodeLayout checked_;
   std::set<int> ruled_out_;  // numbers of nodes

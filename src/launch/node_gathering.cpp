@@ -28,7 +28,7 @@ void NodeSupervisor::begin_gathering(const std::string& why) {
   why_ = why;
   is_growing_ = false;
   choice_.begin();
-  if (generation_ < 0 || choice_.is_elastic()) return;
+  if (generation_ < 0 || choice_.is_elastic() || stop_signal_ != 0) return;
   const bool is_short = std::count_if(nodes_.begin() + 1, nodes_.end(),
                                       [](const auto* node) { return node == nullptr; }) > 0;
   if (is_short && !has_spare())
@@ -48,7 +48,9 @@ bool NodeSupervisor::has_spare() {
 void NodeSupervisor::gather() {
   // This node's own agent is on its way: on a busy machine it may be slower than a short time-out.
   const bool is_late = has_first_joined_ && Clock::now() >= gather_until_;
-  if (choice_.is_elastic() && (generation_ >= 0 || is_late || has_fewest())) {
+  if (stop_signal_ != 0) {
+    gather_to_save();
+  } else if (choice_.is_elastic() && (generation_ >= 0 || is_late || has_fewest())) {
     gather_fewer();
   } else {
     place(choice_.asked().num_nodes);

@@ -80,6 +80,7 @@ NodeStart NodeSupervisor::start_of(int node) const {
 void NodeSupervisor::start_generation() {
   ++generation_;
   const std::optional<int64_t> step = use_previous();
+  if (stop_signal_ != 0 && !step) return fail(-1, unsaved_words(), kPeerExit);
   open_store(step.has_value());
   is_counted_ = is_free_ = false;
   ends_.begin(layout_.num_nodes);
@@ -94,6 +95,7 @@ void NodeSupervisor::start_generation() {
     start.last_step = std::max<int64_t>(start.step, last_step_);
     agents_.send(*nodes_[static_cast<size_t>(n)], NodeMessage::kStart, start.write());
   }
+  if (stop_signal_ != 0) ask_to_stop();
   report("started", -1, fmt::format("generation {}", generation_));
   report_spares();
 }
@@ -123,8 +125,9 @@ void NodeSupervisor::judge() {
                   is_stopped ? fmt::format("{} ended the run", signal_name(stop_signal_))
                              : "the run has finished");
   }
-  // A restart that was counted when ranks began to park may go on, but not after a stop signal.
-  const bool may_restart = stop_signal_ == 0 && (is_counted_ || may_recover());
+  // A restart that was counted when ranks began to park may go on; after a stop signal only to save
+  // what memory has.
+  const bool may_restart = (stop_signal_ == 0 || previous_step()) && (is_counted_ || may_recover());
   if (cause->would_repeat || !may_restart) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
     log_error("{}{}", cause->report, spent);
@@ -156,7 +159,11 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::string& words = fault.empty() ? died : fault;
   count_restart(words);
   const std::optional<int64_t> step = previous_step();
-  warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
+  if (stop_signal_ != 0)
+    log_warning("{}; {}: saving step {}, which the memory of the other nodes has", words,
+                signal_name(stop_signal_), *step);
+  else
+    warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
   for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
   if (!fault.empty())
     report("recovery_failed", -1, fault);

@@ -29,8 +29,10 @@ struct NodeJobOptions {
   int min_nodes = 0;  // the first start does not wait for more, once none has joined for a while
   int64_t lost_ms = 12'000;  // after a node's last beat; more than AgentOptions::lease_ms
   // In which it may continue with fewer nodes, besides that of num_nodes, which comes first; empty:
-  // it is not elastic. fits: asked before one of these starts.
+  // it is not elastic. With fewer than fewest_nodes it does not train, but saves what memory has
+  // when it is asked to stop. fits: asked before one of these starts.
   std::vector<NodeLayout> layouts = {};
+  int fewest_nodes = 1;
   LayoutCheck fits = nullptr;
 };
 

@@ -1,7 +1,11 @@
 // launch/node_previous.cpp: an elastic run that continues in another layout from the memory of its
 // nodes (docs/design/0022-elastic.md).
+#include <fmt/format.h>
+
 #include "base/log.h"
+#include "base/stop.h"
 #include "launch/node_supervisor.h"
+#include "launch/rank_end.h"
 
 namespace weft {
 
@@ -41,6 +45,39 @@ std::optional<int64_t> NodeSupervisor::use_previous() {
   if (!step) give_up_previous("the last node that had some of them was lost");
   if (step && !has_snapshots_) give_up_previous("the next layout has no memory for copies");
   return previous_ ? step : std::nullopt;
+}
+
+// ------------------------------------------------------------------ a stop while nodes are missing
+
+// All have parked: the nodes that are left save step in a layout of their own, also one in which
+// they would not train. False: there is none for so few.
+bool NodeSupervisor::begin_saving(int64_t step) {
+  choice_.allow_all();
+  if (!choice_.largest(num_nodes_there())) return false;
+  keep_previous();
+  begin_closing(parked_reason_, step);
+  return true;
+}
+
+// No rank is there that could be asked to save.
+bool NodeSupervisor::is_between_layouts() const {
+  return previous_ && (phase_ == Phase::kClosing || phase_ == Phase::kGathering);
+}
+
+void NodeSupervisor::gather_to_save() {
+  choice_.allow_all();
+  const bool may_fit = choice_.is_checking() || choice_.largest(num_nodes_there());
+  if (!previous_step() || !may_fit) return fail(-1, unsaved_words(), kPeerExit);
+  gather_fewer();
+}
+
+std::string NodeSupervisor::unsaved_words() {
+  const std::string& why = ends_.lost_nodes().empty() ? why_ : ends_.lost_nodes().front();
+  return fmt::format(
+      "{}; {}: no other node has taken its place, so step {} could not be saved: the steps since "
+      "{} are lost{}",
+      why, signal_name(stop_signal_), last_step_, o_.job.saved_words(),
+      choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage());
 }
 
 }  // namespace weft

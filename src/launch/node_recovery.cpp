@@ -131,11 +131,10 @@ void NodeSupervisor::advance_parking() {
   if (fill_lost_places()) return resume(*step, cause);
   // An elastic run goes on without nodes; the first one's next agent is on its way.
   const bool is_any_missing = std::find(nodes_.begin() + 1, nodes_.end(), nullptr) != nodes_.end();
-  if (stop_signal_ != 0 && is_any_missing)
-    return fail_parked(fmt::format(
-        "{}; {}: no other node has taken its place, so step {} could not be saved: the steps since "
-        "{} are lost",
-        ends_.lost_nodes().front(), signal_name(stop_signal_), last_step_, o_.job.saved_words()));
+  if (stop_signal_ != 0 && is_any_missing) {
+    if (!begin_saving(*step)) fail_parked(unsaved_words());
+    return;
+  }
   if (choice_.is_elastic() && is_any_missing) {
     keep_previous();
     return begin_closing(parked_reason_, *step);

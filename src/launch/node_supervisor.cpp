@@ -35,12 +35,14 @@ void NodeSupervisor::handle_signal(const ArrivedSignal& signal) {
 void NodeSupervisor::stop(int signal) {
   stop_signal_ = signal;
   report("stopping", -1, signal_name(signal));
-  if (phase_ == Phase::kGathering) {
-    write_signal_line(signal, o_.job.early_words);
+  if (phase_ == Phase::kGathering && !previous_step()) {
+    const std::string words = ": stopped; the same command resumes from " + o_.job.saved_words();
+    write_signal_line(signal, generation_ < 0 ? o_.job.early_words : words.c_str());
     return finish(128 + signal, fmt::format("{} ended the run", signal_name(signal)));
   }
   const bool waits_for_node = phase_ == Phase::kParking && !is_complete();
-  if (!waits_for_node) ask_to_stop();  // else advance_parking() knows more
+  // Else advance_parking() and gather() know more.
+  if (!waits_for_node && !is_between_layouts()) ask_to_stop();
 }
 
 // Whether there is anything to save is known on the first node, which answers kStopping.

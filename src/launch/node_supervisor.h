@@ -30,7 +30,7 @@ class NodeSupervisor {
         ends_(options.num_nodes, options.job.num_ranks),
         choice_(
             options.layouts.empty() ? std::vector{NodeLayout{options.num_nodes}} : options.layouts,
-            options.fits),
+            options.fits, options.fewest_nodes),
         layout_(choice_.asked()),
         reported_layout_(choice_.asked()),
         budget_(options.job.max_restarts, options.job.restart_reset_steps) {}
@@ -102,6 +102,11 @@ class NodeSupervisor {
   void forget_previous();
   void give_up_previous(const std::string& why);
   std::optional<int64_t> use_previous();
+  // Asked to stop while nodes are missing.
+  bool begin_saving(int64_t step);
+  bool is_between_layouts() const;
+  void gather_to_save();
+  std::string unsaved_words();
 
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);

@@ -101,6 +101,22 @@ TEST(Elastic, WithoutItOnlyTheRunFilesOwn) {
   EXPECT_EQ(layouts_of(c), "4:4");
 }
 
+TEST(Elastic, AnyRunMaySaveWithFewer) {
+  RunConfig c = config_of({4, 1, 1, 12, 1, "exact", ""});
+  const auto counts = [&] {
+    std::vector<int64_t> all;
+    for (const ElasticLayout& layout : saving_layouts(c)) all.push_back(layout.nodes);
+    return all;
+  };
+  c.launch.min_nodes = 3;
+  EXPECT_EQ(counts(), (std::vector<int64_t>{4, 3, 2, 1}));
+  c.launch.min_nodes = 0;
+  c.launch.elastic = false;
+  EXPECT_EQ(counts(), (std::vector<int64_t>{4, 3, 2, 1}));
+  c.train.grad_accum = 3;  // of dp 4 alone
+  EXPECT_EQ(counts(), std::vector<int64_t>{4});
+}
+
 // Every layout keeps ranks per node, tp and the batch, and passes the run file's own checks.
 TEST(Elastic, LayoutsDifferInNothingElse) {
   for (int64_t batch = 1; batch <= 48; ++batch) {

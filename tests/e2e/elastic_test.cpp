@@ -171,6 +171,29 @@ TEST(Elastic, GrowthWaitsForAStepAfterARecovery) {
   expect_calm(run);
 }
 
+// Also a run that is not elastic: one node, which would not train alone, has the state in memory.
+TEST(Elastic, AStopWhileANodeIsMissingSavesWhatMemoryHas) {
+  const TinyRun run;
+  NodeRun nodes(
+      run, "nodes",
+      with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.snapshot_every=3"}));
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
+  nodes.agent().send(SIGKILL);
+  ASSERT_TRUE(nodes.train().wait_until(
+      [&] { return has_logged(nodes.train(), "waiting for another node"); }));
+  nodes.train().send(SIGTERM);
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 143) << train.err;
+  expect_parts(train.err, {"SIGTERM: saving step ", "SIGTERM: saved at step "});
+  const std::vector<Json> stopped = event_lines(run.dir("nodes"), "stopped");
+  ASSERT_EQ(stopped.size(), 1u);
+  const int64_t step = stopped[0].at("step").as_int();
+  EXPECT_GE(step, 6);
+  run.train_well(with(kExact, {"name=calm", fmt::format("train.steps={}", step)}));
+  expect_calm(run);
+}
+
 // 2 -> 1 -> 2 nodes. The undisturbed run ends where this one was stopped.
 TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
   const TinyRun run;

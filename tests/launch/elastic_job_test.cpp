@@ -193,6 +193,52 @@ TEST_F(ElasticJob, ALayoutWithoutMemoryForSlotsStartsFromStorage) {
   EXPECT_EQ(train_->count("has step 7"), 0) << train_->text();
 }
 
+// It would not train with one node, but it saves.
+TEST_F(ElasticJob, ASignalWhileANodeIsMissingSavesWhatMemoryHas) {
+  train({"snapshot"}, {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  EXPECT_EQ(train_->count("generation 1"), 0) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(train_->count("SIGTERM: saving step 7, which the memory of the other nodes has"), 1)
+      << train_->text();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(train_->count(fmt::format("rank {} has step 7 of {}", r, texts_of(4))), 1)
+        << train_->text();
+    EXPECT_EQ(train_->count(fmt::format("rank {} saved", r)), 1) << train_->text();
+  }
+}
+
+// The layout is being checked when the signal arrives, at an agent that has no ranks.
+TEST_F(ElasticJob, ASignalBetweenTwoLayoutsSavesWhatMemoryHas) {
+  train({"snapshot"},
+        {{"NODES", "3"}, {"ELASTIC", "321"}, {"SNAPSHOTS", "1"}, {"CHECK_MS", "1500"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);
+  ASSERT_TRUE(train_->says("; continuing from step 7")) << train_->text();
+  second->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+  EXPECT_EQ(second->wait(), 143) << second->text();
+  for (int r = 0; r < 4; ++r)
+    EXPECT_EQ(train_->count(fmt::format("rank {} saved", r)), 1) << train_->text();
+}
+
+TEST_F(ElasticJob, ASignalWhereFewerNodesDoNotFitSaysWhatIsLost) {
+  train({"snapshot"}, {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"SHORT", "1"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_TRUE(train_->says("the steps since the newest checkpoint are lost; fewer do not fit: 2 "))
+      << train_->text();
+}
+
 TEST_F(ElasticJob, ASignalWhileItGrowsEndsIt) {
   train({"slow_save"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
   ASSERT_TRUE(all_train(2)) << train_->text();

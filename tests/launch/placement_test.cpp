@@ -159,5 +159,18 @@ TEST(LayoutChoice, WithoutElasticThereIsOne) {
   EXPECT_TRUE(choice.poll(4));
 }
 
+TEST(LayoutChoice, BelowTheFewestNodesItOnlySaves) {
+  LayoutChoice choice({{4, 4}, {3, 3}, {2, 2}}, nullptr, 3), fixed({{4, 4}, {2, 2}}, nullptr, 4);
+  EXPECT_TRUE(choice.is_elastic());
+  EXPECT_FALSE(fixed.is_elastic());
+  EXPECT_FALSE(choice.poll(2));
+  EXPECT_FALSE(fixed.poll(3));
+  choice.allow_all();
+  fixed.allow_all();
+  EXPECT_EQ(choice.poll(2)->layout.num_nodes, 2);
+  EXPECT_EQ(fixed.poll(3)->layout.num_nodes, 2);
+  EXPECT_FALSE(fixed.is_elastic());  // as it was asked for
+}
+
 }  // namespace
 }  // namespace weft

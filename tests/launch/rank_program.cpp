@@ -213,7 +213,9 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
     const int count = digit - '0';
     options.layouts.push_back({count, int64_t{count} * job.num_ranks});
   }
+  options.fewest_nodes = static_cast<int>(number_of("FEWEST", options.fewest_nodes));
   options.fits = [](const NodeLayout& layout, int64_t) {
+    sleep_ms(static_cast<int>(number_of("CHECK_MS", 0)));
     const bool is_short =
         text_of("SHORT").find(std::to_string(layout.num_nodes)) != std::string::npos;
     LayoutFit fit;
