@@ -29,16 +29,33 @@ int NodeSupervisor::run() {
         o_.num_nodes - 1, o_.num_nodes == 2 ? "" : "s", agents_.endpoint(), o_.secret_file);
   }
   while (!exit_code_) {
-    agents_.wait(signals_.fd(), kNodePollMs);
-    handle_signals();
-    if (exit_code_) break;  // everybody was sent away, and has left
-    agents_.receive([this](JoinedAgent& from, const Frame& frame) { handle(from, frame); });
-    if (!exit_code_) look_for_lost();
-    if (!exit_code_) advance();
-    if (!exit_code_) grow();
-    report_status();
+    try {
+      turn();
+    } catch (const Error& e) {
+      if (generation_ < 0) throw;  // nothing has begun
+      end_on_error(e);
+    }
   }
   return *exit_code_;
+}
+
+void NodeSupervisor::turn() {
+  agents_.wait(signals_.fd(), kNodePollMs);
+  handle_signals();
+  if (exit_code_) return;  // everybody was sent away, and has left
+  agents_.receive([this](JoinedAgent& from, const Frame& frame) { handle(from, frame); });
+  if (!exit_code_) look_for_lost();
+  if (!exit_code_) advance();
+  if (!exit_code_) grow();
+  report_status();
+}
+
+// What this process lacks (a descriptor, a port) ends the run as a failure of a rank does: it is
+// recorded, and agents end too instead of joining again. It is no wrong input, which was checked.
+void NodeSupervisor::end_on_error(const Error& error) {
+  const std::string hint = error.hint().empty() ? "" : fmt::format(" ({})", error.hint());
+  const int code = error.exit_code() == kUserExit ? RunError("").exit_code() : error.exit_code();
+  fail(-1, fmt::format("the supervisor cannot go on: {}{}", error.what(), hint), code);
 }
 
 // ------------------------------------------------------------------ generations

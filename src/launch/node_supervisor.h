@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "launch/agent_table.h"
 #include "launch/first_agent.h"
 #include "launch/node_ends.h"
@@ -40,6 +41,8 @@ class NodeSupervisor {
   using Clock = std::chrono::steady_clock;
   enum class Phase { kGathering, kRunning, kParking, kClosing };
 
+  void turn();
+  void end_on_error(const Error& error);
   void handle_signals();
   void handle_signal(const ArrivedSignal& signal);
   void stop(int signal);

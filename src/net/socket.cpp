@@ -107,7 +107,7 @@ Socket Socket::listen_on(const std::string& host, const std::string& port) {
   const AddressList list = resolve(host, port, AI_PASSIVE);
   Socket s(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
-  ::setsockopt(s.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (s.fd_ >= 0) ::setsockopt(s.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (s.fd_ < 0 || ::bind(s.fd_, list->ai_addr, list->ai_addrlen) != 0 ||
       ::listen(s.fd_, SOMAXCONN) != 0) {
     throw UserError(fmt::format("cannot listen on {}:{}: {}", host, port, std::strerror(errno)),

@@ -59,6 +59,21 @@ TEST_F(NodeMemory, RankZeroThatDiesWhileItFinishesIsReplaced) {
   EXPECT_EQ(train_->count("event started -1 generation 1"), 1) << train_->text();
 }
 
+// No socket can be opened for the next generation's store: the end is reported, and the agents
+// leave with it.
+TEST_F(NodeMemory, ASupervisorThatCannotGoOnSaysWhy) {
+  start({"survive"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  const rlimit none{3, 3};
+  ASSERT_EQ(::prlimit(train_->pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  ::kill(agent_->children().at(1), SIGKILL);
+  EXPECT_EQ(train_->wait(), 1) << train_->text();
+  EXPECT_EQ(train_->count("event failed -1 the supervisor cannot go on: cannot listen on "), 1)
+      << train_->text();
+  EXPECT_EQ(agent_->wait(), 1) << agent_->text();
+  EXPECT_EQ(agent_->count("joining again"), 0) << agent_->text();
+}
+
 TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
   start({"survive"});
   ASSERT_TRUE(all_train(4)) << train_->text();
