@@ -10,8 +10,10 @@ import io
 import json
 import os
 import re
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|
 ENDPOINT = re.compile(r"weft agent --join (\S+) --secret-file")
 POLL_S, TAIL, MOST_LINES = 0.05, 60, 10_000
 DRAFT, DRAFT_S = ".draft-", 3600  # of a program that is being unpacked, which takes seconds
+REPORT_S = 10  # for the supervisor to hear of a lost node
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -61,6 +64,21 @@ def sweep(folder):
             shutil.rmtree(draft, ignore_errors=True)
 
 
+def clean_environment():
+    return {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+
+
+def end_with(parent):
+    """Where a raylet has died, Ray gives its node up, but its workers notice many seconds later."""
+    try:
+        watched = select.poll()
+        watched.register(os.pidfd_open(parent), select.POLLIN)
+    except OSError:  # the worker is in a container of its own
+        return
+    watched.poll()
+    os._exit(1)
+
+
 class WeftNode:
     """One child at a time; poll() says what is new."""
 
@@ -68,6 +86,7 @@ class WeftNode:
         self.program = self.child = self.follower = self.keeper = self.folder = self.run_dir = self.endpoint = None
         self.tail, self.lines = collections.deque(maxlen=TAIL), collections.deque(maxlen=MOST_LINES)
         self.readers, self.why = [], ""  # why: no child could be started
+        threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
     def describe(self, digest):
         """What the driver needs to know of this place; the GPU ids are those of this actor."""
@@ -100,7 +119,7 @@ class WeftNode:
     def start(self, words, directory, gpus):
         self.child = None
         self.tail.clear()
-        env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+        env = clean_environment()
         if gpus:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         is_started = threading.Event()
@@ -183,11 +202,17 @@ class WeftNode:
             return file.read()
 
     def join(self, endpoint, secret, gpus):
-        """The secret is a file in the actor's memory, which ends with it."""
+        """(host, process id) of the agent. The secret is a file in the actor's memory, which ends with it."""
         fd = os.memfd_create("weft_secret")
         os.fchmod(fd, 0o600)
         os.write(fd, secret.encode())
         self.start(["agent", "--join", endpoint, "--secret-file", f"/proc/{os.getpid()}/fd/{fd}"], None, gpus)
+        return socket.gethostname(), self.child.pid
+
+    def drop(self, host, pid):
+        """Tells the supervisor that an agent's node is lost, in case that agent lives on."""
+        subprocess.run([self.program, "agent", "--join", self.endpoint, "--secret-file", os.path.join(self.run_dir, "secret"), "--wait", str(REPORT_S),
+                        "--lost", f"{host}:{pid}"], env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * REPORT_S, check=False)
 
     def poll(self, wait_s):
         """What is new within wait_s seconds; at once where something is."""

@@ -48,7 +48,7 @@ class Place:
         self.first = self.actors[0]
         self.opening = [actor.describe.remote(program.digest()) for actor in self.actors]
         self.installing = self.joining = self.polling = None
-        self.gpus, self.is_joined = [], False
+        self.gpus, self.is_joined, self.agent = [], False, None  # agent: (host, process id)
 
     def is_open(self, wait_s=0.0):
         """Whether actors and program are there. RayError: they could not be started."""
@@ -75,7 +75,7 @@ class Place:
         try:
             if self.joining is not None and ray.wait([self.joining], timeout=0)[0]:
                 joining, self.joining = self.joining, None
-                ray.get(joining)
+                self.agent = ray.get(joining)
             if not self.is_joined and time.monotonic() >= self.join_at and self.is_open():
                 self.joining, self.is_joined = self.first.join.remote(endpoint, secret, self.gpus), True
         except RayError as error:

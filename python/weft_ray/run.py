@@ -206,6 +206,7 @@ class Run:
             if news["code"] is not None:
                 place.note_end(news["code"], news["error"])
         except RayError as error:
+            self.head.first.drop.remote(*place.agent)  # Ray's word counts: the agent may live on, and its node is needed no more
             place.open_again(error)
 
     def take_more(self):

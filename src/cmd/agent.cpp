@@ -1,14 +1,28 @@
 // cmd/agent.cpp: weft agent: this node's part of a run on several.
 #include "launch/agent.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "cmd/command.h"
 #include "comm/call.h"
 #include "launch/slurm_place.h"
+#include "launch/whole_number.h"
 
 namespace weft {
+namespace {
+
+int report_lost(const AgentOptions& options, const std::string& agent) {
+  const size_t colon = std::min(agent.rfind(':'), agent.size());
+  const auto pid = whole_number(agent.c_str() + std::min(colon + 1, agent.size()));
+  require(colon > 0 && pid && *pid > 0,
+          "--lost {}: HOST:PID was expected, the name of the agent's host and its process id",
+          agent);
+  return report_lost_node(options, agent.substr(0, colon), *pid);
+}
+
+}  // namespace
 
 RunCommand add_agent(CommandOptions& app) {
   auto w = std::make_shared<AgentOptions>();
@@ -19,13 +33,15 @@ RunCommand add_agent(CommandOptions& app) {
   app.add_option("--wait", *wait_s,
                  "seconds to wait for the run, also where it is lost; default: 60")
       ->check(at_least(1, 7 * 86400), "SECONDS");
-  return [w, file, wait_s] {
+  auto lost = std::make_shared<std::string>();
+  app.add_option("--lost", *lost, "HOST:PID of another agent: report its node as lost, and end");
+  return [w, file, wait_s, lost] {
     w->secret_file = std::filesystem::absolute(*file);
     w->join_ms = 1000 * *wait_s;
     w->describe_call = describe_latest;
     w->is_first = std::getenv(kFirstAgentVariable) != nullptr;
     w->host = slurm_node_name();
-    return run_agent(*w);
+    return lost->empty() ? run_agent(*w) : report_lost(*w, *lost);
   };
 }
 

@@ -31,6 +31,11 @@ struct AgentOptions {
   std::function<std::string(uint64_t call)> describe_call = nullptr;
 };
 
+// Tells the run that the node of an agent is lost, though it may still answer: 0, or 2 where the
+// run has no such agent. Errors as of run_agent.
+[[nodiscard]] int report_lost_node(const AgentOptions& options, const std::string& host,
+                                   int64_t pid);
+
 // The run's exit code; 128 + N where signal N ended an agent that waited. PeerError where the
 // supervisor cannot be reached, or not again; UserError where the secret or the version differs. No
 // rank is left when this returns or throws.

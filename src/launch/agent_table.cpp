@@ -62,7 +62,13 @@ void AgentTable::accept() {
 void AgentTable::lose(JoinedAgent& agent, const std::string& why) {
   const std::string prefix = agent.channel.peer() + ": ";  // name() has it
   agent.lost = why.starts_with(prefix) ? why.substr(prefix.size()) : why;
+  if (!agent.dropped.empty()) agent.lost = agent.dropped;
   ++num_lost_;
+}
+
+void AgentTable::drop(JoinedAgent& agent, const Verdict& verdict) {
+  agent.dropped = verdict.words;
+  send(agent, NodeMessage::kLeave, verdict.write());
 }
 
 void AgentTable::count_time() {
@@ -104,16 +110,18 @@ void AgentTable::look_for_silence() {
 void AgentTable::read(JoinedAgent& agent, const Receive& handle) {
   agent.channel.flush();
   while (const auto frame = agent.channel.try_receive()) {
-    agent.heard = now_;
+    const bool is_dropped = !agent.dropped.empty();
+    if (!is_dropped) agent.heard = now_;
     const auto kind = static_cast<NodeMessage>(frame->kind);
-    if ((kind == NodeMessage::kHello) == agent.hello.has_value())
+    const bool is_first = kind == NodeMessage::kHello || kind == NodeMessage::kDrop;
+    if (is_first == agent.hello.has_value())
       throw PeerError(agent.hello ? "a second hello" : "a message before its hello");
     if (frame->kind >= static_cast<uint8_t>(NodeMessage::kWelcome))
       throw PeerError("a message that only supervisors send");
     if (kind == NodeMessage::kHello) agent.hello = Hello::read(frame->payload);
     if (kind == NodeMessage::kBeat) {
       agent.beat = Beat::read(frame->payload);
-      queue_message(&agent.channel, NodeMessage::kAlive);
+      if (!is_dropped) queue_message(&agent.channel, NodeMessage::kAlive);
     }
     handle(agent, *frame);
   }
@@ -138,7 +146,9 @@ std::vector<JoinedAgent*> AgentTable::known() {
 
 std::vector<JoinedAgent*> AgentTable::usable() {
   std::vector<JoinedAgent*> found = known();
-  std::erase_if(found, [](const JoinedAgent* agent) { return !agent->unfit.empty(); });
+  std::erase_if(found, [](const JoinedAgent* agent) {
+    return !agent->unfit.empty() || !agent->dropped.empty();
+  });
   return found;
 }
 

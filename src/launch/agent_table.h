@@ -29,7 +29,8 @@ struct JoinedAgent {
   bool is_known_spare = false;  // and this was logged
   std::string unfit = "";       // why it could not start ranks; "": it has not been found unable
   Beat beat = {};
-  std::string lost = "";  // why; "": it is there
+  std::string dropped = "";  // why it was asked to leave, and is waited for no more; "": it was not
+  std::string lost = "";     // why; "": it is there
   std::chrono::steady_clock::time_point joined = std::chrono::steady_clock::now();
 
   std::string name() const;  // "node7 (10.0.0.3:4711)"
@@ -51,8 +52,12 @@ class AgentTable {
 
   std::list<JoinedAgent>& all() { return agents_; }
   std::vector<JoinedAgent*> known();   // that have said hello, and are there; as they came
-  std::vector<JoinedAgent*> usable();  // of these, all that are not unfit
+  std::vector<JoinedAgent*> usable();  // of these, all that are neither unfit nor dropped
   void lose(JoinedAgent& agent, const std::string& why);
+  // Its node is known to be lost. An agent that is still there leaves, and ends its ranks before it
+  // closes the connection, by which it is lost. Nothing that it says renews its lease or puts off
+  // the end of its silence: it is lost after lost_ms at the latest, as any other.
+  void drop(JoinedAgent& agent, const Verdict& verdict);
   std::vector<JoinedAgent> take_lost();  // out of the table
   // Sends everyone kLeave, and waits until they have it, for a second at most.
   void dismiss(const Verdict& verdict);

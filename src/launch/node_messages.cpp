@@ -38,11 +38,12 @@ FrameBounds node_message_bounds() {
           bound(NodeMessage::kLine, kMaxLine),    bound(NodeMessage::kEnded, kMaxText),
           bound(NodeMessage::kRefused, kMaxText), bound(NodeMessage::kSignal, 64),
           bound(NodeMessage::kStopping, 64),      bound(NodeMessage::kParked, kMaxText),
-          bound(NodeMessage::kHung, kMaxText),    bound(NodeMessage::kWelcome, 0),
-          bound(NodeMessage::kStart, kMaxStart),  bound(NodeMessage::kKill, 64),
-          bound(NodeMessage::kStop, 64),          bound(NodeMessage::kAlive, 0),
-          bound(NodeMessage::kLeave, kMaxText),   bound(NodeMessage::kPark, kMaxText),
-          bound(NodeMessage::kResume, kMaxText),  bound(NodeMessage::kForget, 0)};
+          bound(NodeMessage::kHung, kMaxText),    bound(NodeMessage::kDrop, kMaxText),
+          bound(NodeMessage::kWelcome, 0),        bound(NodeMessage::kStart, kMaxStart),
+          bound(NodeMessage::kKill, 64),          bound(NodeMessage::kStop, 64),
+          bound(NodeMessage::kAlive, 0),          bound(NodeMessage::kLeave, kMaxText),
+          bound(NodeMessage::kPark, kMaxText),    bound(NodeMessage::kResume, kMaxText),
+          bound(NodeMessage::kForget, 0)};
 }
 
 void queue_message(Channel* to, NodeMessage kind, std::string_view payload) {
@@ -58,6 +59,13 @@ Hello Hello::read(std::string_view text) {
   const Fields fields(text, "an agent's hello");
   return {fields.text("host"), fields.number("pid", 1, INT32_MAX),
           fields.number("cores", 1, 1 << 20), fields.flag("is_first"), fields.text("slots")};
+}
+
+std::string Drop::write() const { return dump_message({{"host", host}, {"pid", pid}}); }
+
+Drop Drop::read(std::string_view text) {
+  const Fields fields(text, "a report of a lost node");
+  return {fields.text("host"), fields.number("pid", 1, INT32_MAX)};
 }
 
 std::string Beat::write() const {

@@ -30,6 +30,8 @@ enum class NodeMessage : uint8_t {
   kStopping = 7,
   kParked = 8,  // these and kPark, kResume: launch/park_messages.h
   kHung = 9,
+  // from whoever has placed the nodes, in place of a hello; answered by kLeave
+  kDrop = 10,
   // from the supervisor
   kWelcome = 32,
   kStart = 33,
@@ -63,6 +65,14 @@ struct Beat {
   std::vector<RankStatus> ranks = {};  // of the node; at_ms of their signs is an age
   std::string write() const;
   static Beat read(std::string_view text);
+};
+
+// The agent whose node is lost, by what its hello had.
+struct Drop {
+  std::string host;
+  int64_t pid = 0;
+  std::string write() const;
+  static Drop read(std::string_view text);
 };
 
 // A line that a rank printed; its bytes may be anything.

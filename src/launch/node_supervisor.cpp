@@ -8,9 +8,15 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "launch/rank_end.h"
 #include "net/regroup.h"
 
 namespace weft {
+namespace {
+
+constexpr const char* kDroppedWords = "its node was reported as lost";
+
+}  // namespace
 
 // ------------------------------------------------------------------ signals
 
@@ -56,6 +62,7 @@ void NodeSupervisor::ask_to_stop() {
 void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
   switch (static_cast<NodeMessage>(frame.kind)) {
     case NodeMessage::kHello:
+      if (was_dropped(*from.hello)) return agents_.drop(from, {0, kPeerExit, kDroppedWords});
       has_first_joined_ = has_first_joined_ || from.hello->is_first;
       agents_.send(from, NodeMessage::kWelcome);
       if (phase_ != Phase::kGathering) report_spares();
@@ -102,6 +109,8 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       }
       return;
     }
+    case NodeMessage::kDrop:
+      return handle_drop(from, Drop::read(frame.payload));
     case NodeMessage::kStopping:
       if (from.node == 0 && (stop_signal_ != 0 || (is_growing_ && phase_ == Phase::kRunning)))
         handle_stopping(read_number(frame.payload) != 0);
@@ -126,6 +135,35 @@ void NodeSupervisor::handle_stopping(bool saves) {
       agents_.send(*node, NodeMessage::kStop,
                    write_number(stop_signal_ != 0 ? stop_signal_ : kRegroup));
   }
+}
+
+// Whoever placed the nodes may know of a loss before weft can: the agent still runs and answers
+// where the raylet of a node of Ray has died.
+void NodeSupervisor::handle_drop(JoinedAgent& from, const Drop& drop) {
+  const auto is_meant = [&](const JoinedAgent* agent) {
+    return agent->hello->host == drop.host && agent->hello->pid == drop.pid &&
+           !agent->hello->is_first;
+  };
+  const std::vector<JoinedAgent*> known = agents_.known();
+  const auto found = std::find_if(known.begin(), known.end(), is_meant);
+  const auto count = std::count_if(known.begin(), known.end(), is_meant);
+  Verdict verdict{std::max<int64_t>(0, generation_), kUserExit, ""};
+  if (count != 1) {
+    verdict.words = fmt::format("{} process {} of {}",
+                                count == 0 ? "no agent is" : "two agents are", drop.pid, drop.host);
+  } else {
+    verdict = {verdict.generation, 0, fmt::format("{} has to leave", (*found)->name())};
+    dropped_.push_back(drop);
+    agents_.drop(**found, {verdict.generation, kPeerExit, kDroppedWords});
+  }
+  agents_.send(from, NodeMessage::kLeave, verdict.write());
+}
+
+// One that was cut off has not heard of it, and joins again.
+bool NodeSupervisor::was_dropped(const Hello& hello) const {
+  return std::any_of(dropped_.begin(), dropped_.end(), [&](const Drop& drop) {
+    return drop.host == hello.host && drop.pid == hello.pid;
+  });
 }
 
 void NodeSupervisor::report_spares() {

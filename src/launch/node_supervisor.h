@@ -49,6 +49,8 @@ class NodeSupervisor {
   void ask_to_stop();
   void handle(JoinedAgent& from, const Frame& frame);
   void handle_stopping(bool saves);
+  void handle_drop(JoinedAgent& from, const Drop& drop);
+  bool was_dropped(const Hello& hello) const;
   void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
@@ -128,6 +130,7 @@ class NodeSupervisor {
   AgentTable agents_;
   std::unique_ptr<FirstAgent> first_;
   std::vector<JoinedAgent*> nodes_;  // null: it has no agent
+  std::vector<Drop> dropped_;        // agents that may not come back
   NodeEnds ends_;
   LayoutChoice choice_;
   NodeLayout layout_;                   // of this generation

@@ -41,7 +41,7 @@ void check_number(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 14) {
+  switch (data[0] % 15) {
     case 0:
       check<weft::Hello>(bytes);
       break;
@@ -80,6 +80,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 13:
       check<weft::SlotPut>(bytes);
+      break;
+    case 14:
+      check<weft::Drop>(bytes);
       break;
     default:
       check_number(bytes);

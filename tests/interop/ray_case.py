@@ -116,11 +116,17 @@ def name_of(pid):
         return ""
 
 
+def network_of(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:  # it has ended, and may be a zombie
+        return ""
+
+
 def raylet_beside(pids):
     """Of the node of one of these processes that is not this program's node."""
-    here = os.readlink("/proc/self/ns/net")
-    homes = {os.readlink(f"/proc/{pid}/ns/net") for pid in pids} - {here}
-    return next(int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if name_of(pid) == "raylet" and os.readlink(f"/proc/{pid}/ns/net") in homes)
+    homes = {network_of(pid) for pid in pids} - {network_of("self"), ""}
+    return next(int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if name_of(pid) == "raylet" and network_of(pid) in homes)
 
 
 def processes(name):

@@ -7,7 +7,7 @@ import threading
 import time
 
 from common import read_metrics, write_run_file
-from ray_case import NODE_STEPS, make_recorder, parent_of, processes, programs_sent, raylet_beside, same_run, sections
+from ray_case import NODE_STEPS, make_recorder, network_of, parent_of, processes, programs_sent, raylet_beside, same_run, sections
 from ray_recovery import NODE_S, Recovery, check_recovery, check_survivors
 
 LOST_STEPS, ELASTIC_STEPS = 150, 100_000
@@ -67,32 +67,57 @@ def check_nodes(case):
     case.checks.that(len(sent) >= 3 and set(sent.values()) == {1}, "several nodes: each has got the program, once", f"{before} before, {sent} after")
 
 
-def check_lost_node(case):
-    """kill -9 of a node's raylet: Ray moves its bundle to the third node, and the run goes on there. The first rank is on the head's node."""
+def lose_node(case, name, before_kill):
+    """kill -9 of a node's raylet: Ray moves its bundle to the third node, and the run goes on there. The first rank is on the head's node.
+
+    before_kill: gets the process id of the agent that was there.
+    """
     import ray.train
     from weft_ray import WeftTrainer
     case.cluster.want_nodes(3)
     head = ray.get_runtime_context().get_node_id()
-    done = []
+    done, what = [], name.replace("_", " ")
 
     def at_step(step):
         if step >= 4 and not done:
             raylet = raylet_beside(processes("agent"))
-            done.append(Recovery(case.storage / "lost", of_node=True))
+            agent = next(pid for pid in processes("agent") if network_of(pid) == network_of(raylet))
+            before_kill(agent)
+            done.extend((Recovery(case.storage / name, of_node=True), agent))
             os.kill(raylet, signal.SIGKILL)
     recorder = make_recorder()(at_step)
     run = {**sections(case.folder, every=20, steps=LOST_STEPS), "parallel": {"dp": 2, "mode": "exact"}}
     selectors = [{"ray.io/node-id": head}, {"ray.io/node-id": f"!{head}"}]
     result = WeftTrainer(run, scaling_config=ray.train.ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD", label_selector=selectors),
-                         run_config=ray.train.RunConfig(name="lost", storage_path=str(case.storage), callbacks=[recorder],
+                         run_config=ray.train.RunConfig(name=name, storage_path=str(case.storage), callbacks=[recorder],
                                                         failure_config=ray.train.FailureConfig(max_failures=-1))).fit()
-    case.checks.equal(result.metrics["step"], LOST_STEPS, "a lost node: the run has finished on another")
-    case.checks.that("node_lost" in (case.storage / "lost/events.jsonl").read_text(), "a lost node: the run has noticed")
-    check_recovery(case, done[0], "a lost node", NODE_S)
-    check_survivors(case, done[0], "a lost node")
-    file = write_run_file(case.folder / "lost.yaml", {"name": "lost", **run})
-    case.weft.train(file, case.folder / "own/lost")
-    same_run(case, case.storage / "lost", case.folder / "own/lost", "a lost node")
+    case.checks.equal(result.metrics["step"], LOST_STEPS, f"{what}: the run has finished on another")
+    case.checks.that("node_lost" in (case.storage / name / "events.jsonl").read_text(), f"{what}: the run has noticed")
+    check_recovery(case, done[0], what, NODE_S)
+    check_survivors(case, done[0], what)
+    case.checks.that(done[1] not in processes("agent"), f"{what}: its agent has ended")
+    own = case.folder / "own/lost"
+    if not own.exists():
+        case.weft.train(write_run_file(case.folder / "lost.yaml", {"name": "lost", **run}), own)
+    same_run(case, case.storage / name, own, what)
+
+
+def check_lost_node(case):
+    """The actor ends with its raylet, and the agent with the actor."""
+    lose_node(case, "a_lost_node", lambda agent: None)
+
+
+def check_orphan(case):
+    """The agent outlives its raylet, since the actor stands still: the trainer reports the node to the supervisor."""
+    actors = []
+
+    def stop(agent):
+        actors.append(parent_of(agent))
+        os.kill(actors[0], signal.SIGSTOP)
+    lose_node(case, "a_lost_node_with_an_agent", stop)
+    events = (case.storage / "a_lost_node_with_an_agent/events.jsonl").read_text()
+    case.checks.that("its node was reported as lost" in events, "a lost node with an agent: by Ray's report")
+    os.kill(actors[0], signal.SIGKILL)
 
 
 def layouts_of(run_dir):

@@ -48,6 +48,10 @@ TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_TRUE(hello.is_first);
   EXPECT_EQ(hello.slots, "10.0.0.7:99");
+  const Drop drop = Drop::read(Drop{"node7", 4711}.write());
+  EXPECT_EQ(drop.host, "node7");
+  EXPECT_EQ(drop.pid, 4711);
+  EXPECT_THROW(Drop::read(R"({"host": "node7", "pid": 0})"), PeerError);
   Beat sent{2, 77, true, false, true, 4096, true, 1024};
   sent.ranks.resize(2);
   sent.ranks[0].resident_bytes = sent.ranks[0].anonymous_bytes = 0;

@@ -45,7 +45,7 @@ class Dice {
 int num_rounds() { return std::getenv("FULL") != nullptr ? 60 : 2; }
 
 Hello hello_of(Dice& dice) {
-  return {dice.one_in(2) ? "n1" : "n2", 1 + dice.below(1000), 1, dice.one_in(10), "127.0.0.1:9"};
+  return {dice.one_in(2) ? "n1" : "n2", 1 + dice.below(9), 1, dice.one_in(10), "127.0.0.1:9"};
 }
 
 Beat beat_of(Dice& dice) {
@@ -111,6 +111,10 @@ class RandomMessages : public testing::NodeJob {
         agent = std::make_unique<Channel>(
             Channel::connect(parse_endpoint(endpoint_), Secret::from_file(secret()),
                              Identity{kSupervisorService}, node_message_bounds(), 5000));
+        if (dice.one_in(8)) {
+          const Hello hello = hello_of(dice);
+          say(*agent, {NodeMessage::kDrop, Drop{hello.host, hello.pid}.write()});
+        }
         say(*agent, {NodeMessage::kHello, hello_of(dice).write()});
       } else if (dice.one_in(30)) {
         agent.reset();

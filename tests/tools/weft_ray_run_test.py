@@ -4,6 +4,7 @@
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -27,7 +28,7 @@ RayActorError, RayError, ControllerError = stand_in_ray.RayActorError, stand_in_
 class FakeNode:
     """An actor that fails as often as its class says."""
 
-    faults, joined, codes, addresses = {}, 0, [], []
+    faults, joined, codes, addresses, dropped = {}, 0, [], [], []
 
     def fail(self, name):
         if self.faults.get(name):
@@ -43,6 +44,10 @@ class FakeNode:
     def join(self, *_):
         self.fail("join")
         FakeNode.joined += 1
+        return "n2", 4711
+
+    def drop(self, host, pid):
+        FakeNode.dropped.append((host, pid))
 
     def poll(self, _):
         self.fail("poll")
@@ -63,7 +68,7 @@ def make_settings(**more):
 
 class WithNodes(unittest.TestCase):
     def setUp(self):
-        FakeNode.faults, FakeNode.joined, FakeNode.codes, FakeNode.addresses = {}, 0, [], []
+        FakeNode.faults, FakeNode.joined, FakeNode.codes, FakeNode.addresses, FakeNode.dropped = {}, 0, [], [], []
         self.now = 1000.0
         for target, name, value in ((node, "WeftNode", FakeNode), (program, "digest", lambda: "d"), (place.time, "monotonic", lambda: self.now)):
             patch = mock.patch.object(target, name, value)
@@ -189,6 +194,18 @@ class Attempts(WithNodes):
         with mock.patch.object(stand_in_ray.Call, "remote", call_through_interrupts), self.assertRaises(KeyboardInterrupt):
             one.follow()
         self.assertIn("may not be saved: node lost", self.said.getvalue())
+
+    def test_the_supervisor_hears_of_a_lost_node(self):
+        one = self.make_run([self.nodes], True)
+        one.open()
+        one.endpoint, one.secret = "here:1", "secret"
+        for _ in range(2):  # the agent is started, and has answered
+            one.join_others()
+        FakeNode.faults = {"poll": [RayActorError("node lost")]}
+        place_ = one.places[1]
+        one.hear_agent(place_, place_.first.poll.remote(0))
+        self.assertEqual((FakeNode.dropped, place_.agent, place_.is_joined), ([("n2", 4711)], None, False))
+        self.assertIn("node lost", self.said.getvalue())
 
     def test_a_cause_that_is_over(self):
         one = self.make_run([self.nodes], True)
@@ -343,6 +360,15 @@ class Parts(unittest.TestCase):
             os.chmod(one.program, 0o755)
             with self.assertRaisesRegex(RuntimeError, "Exec format error"):
                 one.start(["train"], folder, [])
+
+    def test_an_actor_ends_with_its_raylet(self):
+        with subprocess.Popen(["sleep", "60"]) as raylet:
+            actor = os.fork()
+            if actor == 0:
+                node.end_with(raylet.pid)
+                os._exit(0)
+            raylet.kill()
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(actor, 0)[1]), 1)
 
     def test_leftovers_of_killed_actors(self):
         with tempfile.TemporaryDirectory() as folder:
