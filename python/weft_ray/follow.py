@@ -62,7 +62,7 @@ class RunFollower:
         self.recent = OrderedDict()
 
     def read(self):
-        """(reports, failures): [(metrics, checkpoint folder or None)], [(rank, message)]."""
+        """(reports, failures): [(metrics, checkpoint folder or None)], [(ranks, message)]."""
         saved, failures = [], []
         for event in parse(self.events.read()):
             if event["time"] < self.since:
@@ -72,7 +72,7 @@ class RunFollower:
             elif event["event"] == "checkpoint" and os.path.basename(event["path"]).startswith("step-"):
                 saved.append((event["step"], event["path"]))
             elif event["event"] in ("rank_died", "node_lost", "rank failed"):
-                failures.append((event["rank"], event["message"]))
+                failures.append((event.get("ranks", [event["rank"]]), event["message"]))
         if self.step is None:
             return [], failures
         reports = [(line, None) for line in self.read_metrics()]

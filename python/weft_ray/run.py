@@ -244,8 +244,10 @@ class Run:
                            make_checkpoint(self.settings, self.trainer.storage, folder) if folder else None)
 
     def report_failures(self, failures):
-        for rank, message in failures:
-            self.died = {max(rank, 0): message}
+        for ranks, message in failures:
+            if not ranks and self.died:  # the run has ended for want of a node whose loss was reported
+                continue
+            self.died = dict.fromkeys(ranks or [0], message)
             self.call_back("after_exception", self.worker_failures(75, message))
 
     def close(self):

@@ -65,7 +65,7 @@ class WeftTrainer:
                     failures, reported, is_first = run.failures + 1, run.reported, False
                     if run.has_saved:
                         words = [word for word in words if word in LASTING]
-                    run.report_failures([(0, str(lost))])
+                    run.report_failures([([0], str(lost))])
                     if 0 <= limit < failures:
                         raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(75, "")) from lost
                     warn(f"{lost}; all ranks are started again")

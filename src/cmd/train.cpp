@@ -128,8 +128,8 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
     if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
     if (std::string_view(event) == "died")
       report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
-    if (std::string_view(event) == "node_lost" || std::string_view(event) == "recovery_failed")
-      report_death(dir, event, rank, text);
+    if (std::string_view(event) == "node_lost") report_node_loss(dir, rank, job.num_ranks, text);
+    if (std::string_view(event) == "recovery_failed") report_death(dir, event, rank, text);
     if (std::string_view(event) == "listening" && slurm)
       slurm->note_listening(
           text, w.secret_file.empty() ? dir / "secret" : std::filesystem::path(w.secret_file));

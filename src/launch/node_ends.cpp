@@ -53,7 +53,7 @@ bool NodeEnds::end_node(int node) {
 }
 
 bool NodeEnds::lose(int node, const std::string& words) {
-  lost_nodes_.push_back(words);
+  lost_nodes_.push_back({node, words});
   return end_node(node);
 }
 
@@ -109,7 +109,7 @@ std::optional<NodeEnds::Cause> NodeEnds::cause() const {
   if (is_well(0)) return std::nullopt;
   if (const Rank* died = first(Kind::kDied)) return of(died, kPeerExit, false);
   if (!lost_nodes_.empty())
-    return Cause{-1, lost_nodes_.front(), kPeerExit, false, lost_nodes_.front()};
+    return Cause{-1, lost_nodes_.front().words, kPeerExit, false, lost_nodes_.front().words};
   for (const Kind kind : {Kind::kLostPeers, Kind::kKilledByUs}) {
     if (const Rank* rank = first(kind)) return of(rank, kPeerExit, false);
   }

@@ -24,7 +24,11 @@ class NodeEnds {
   bool may_pass(int64_t rank) const;  // it has died or lost its peers, which rank 0 may survive
   bool is_death(int64_t rank) const;  // of which it may be replaced: also where its agent killed it
   bool has_any_stopped() const;
-  const std::vector<std::string>& lost_nodes() const { return lost_nodes_; }
+  struct LostNode {
+    int node;
+    std::string words;
+  };
+  const std::vector<LostNode>& lost_nodes() const { return lost_nodes_; }
 
   // Why the generation has ended: what failed by itself comes before deaths, deaths before those
   // who only lost their peers. None: it has done its work, which is the case when rank 0 has,
@@ -52,7 +56,7 @@ class NodeEnds {
 
   int ranks_per_node_;
   std::vector<Rank> ranks_;
-  std::vector<std::string> lost_nodes_;
+  std::vector<LostNode> lost_nodes_;
   std::optional<Cause> refusal_;
   int num_ended_ = 0;
 };

@@ -162,10 +162,11 @@ void NodeSupervisor::grow() {
 
 // All have saved and ended, as they were asked to. This is no restart of the budget.
 void NodeSupervisor::regroup() {
-  for (const std::string& words : ends_.lost_nodes()) report("node_lost", -1, words);
+  report_lost_nodes();
   has_saved_ = true;
   report("continued", -1, "storage");
-  begin_gathering(ends_.lost_nodes().empty() ? std::string(why_) : ends_.lost_nodes().front());
+  begin_gathering(ends_.lost_nodes().empty() ? std::string(why_)
+                                             : ends_.lost_nodes().front().words);
 }
 
 // When the generation has opened the directory: events of the run can be written.
@@ -253,7 +254,7 @@ std::string NodeSupervisor::join_words() const {
 // First why nodes that were there are not any more.
 std::string NodeSupervisor::missing_words() {
   std::string there, lost;
-  for (const std::string& words : ends_.lost_nodes()) lost += words + "; ";
+  for (const NodeEnds::LostNode& one : ends_.lost_nodes()) lost += one.words + "; ";
   int missing = o_.num_nodes;
   for (const JoinedAgent* agent : agents_.usable()) {
     --missing;

@@ -148,6 +148,7 @@ void NodeSupervisor::judge() {
   if (cause->would_repeat || !may_restart) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
     log_error("{}{}", cause->report, spent);
+    if (cause->rank < 0) report_lost_nodes();
     return end_failed(cause->rank, cause->words + spent, cause->exit_code);
   }
   recover(*cause);
@@ -181,7 +182,7 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
                 signal_name(stop_signal_), *step);
   else
     warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
-  for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
+  report_lost_nodes();
   if (!fault.empty())
     report("recovery_failed", -1, fault);
   else if (cause.rank >= 0)

@@ -72,7 +72,7 @@ void NodeSupervisor::gather_to_save() {
 }
 
 std::string NodeSupervisor::unsaved_words() {
-  const std::string& why = ends_.lost_nodes().empty() ? why_ : ends_.lost_nodes().front();
+  const std::string& why = ends_.lost_nodes().empty() ? why_ : ends_.lost_nodes().front().words;
   return fmt::format(
       "{}; {}: no other node has taken its place, so step {} could not be saved: the steps since "
       "{} are lost{}",

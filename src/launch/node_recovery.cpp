@@ -146,7 +146,7 @@ void NodeSupervisor::advance_parking() {
 }
 
 void NodeSupervisor::fail_parked(const std::string& words) {
-  for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
+  report_lost_nodes();
   fail(-1, words, kPeerExit);
 }
 
@@ -154,7 +154,7 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
   const std::string words =
       (cause ? cause->words : parked_reason_) + ends_.others_than(cause ? cause->rank : -1);
   warn_of_restart(words, fmt::format("step {}", step));
-  for (const std::string& lost : ends_.lost_nodes()) report("node_lost", -1, lost);
+  report_lost_nodes();
   if (!cause || cause->rank >= 0) report("died", cause ? cause->rank : -1, words);
   report("continued", -1, std::to_string(step));
   ++generation_;

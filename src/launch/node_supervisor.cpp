@@ -193,6 +193,14 @@ bool NodeSupervisor::is_finishing() const {
          nodes_[0]->beat.generation == generation_;
 }
 
+void NodeSupervisor::report_lost(int node, const std::string& words) const {
+  report("node_lost", node * o_.job.num_ranks, words);
+}
+
+void NodeSupervisor::report_lost_nodes() const {
+  for (const NodeEnds::LostNode& lost : ends_.lost_nodes()) report_lost(lost.node, lost.words);
+}
+
 // A node that is lost has no ranks any more (NodeJobOptions::lost_ms).
 void NodeSupervisor::look_for_lost() {
   const std::vector<JoinedAgent> lost = agents_.take_lost();
@@ -211,7 +219,7 @@ void NodeSupervisor::look_for_lost() {
     const bool had_ranks = ends_.lose(agent.node, words);
     if (phase_ == Phase::kGathering) {
       log_warning("{}", words);
-      if (generation_ >= 0) report("node_lost", -1, words);
+      if (generation_ >= 0) report_lost(agent.node, words);
       continue;
     }
     const bool is_needed = had_ranks && (agent.node == 0 || !is_finishing());

@@ -54,6 +54,8 @@ class NodeSupervisor {
   void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
+  void report_lost(int node, const std::string& words) const;
+  void report_lost_nodes() const;
   void advance();
   // node_gathering.cpp
   void begin_gathering(const std::string& why);

@@ -25,6 +25,20 @@ void warn(const std::string& text, const Error& why) {
   log_warning("\"{}\" could not be recorded: {}", text, why.what());
 }
 
+// fields: a message first.
+void write_survived(const fs::path& dir, const char* event, int rank, const Json::Object& fields,
+                    const std::vector<HungRank>& hung = {}) {
+  try {
+    const fs::path events = dir / "events.jsonl";
+    if (path_kind(events) == PathKind::kNothing) return;  // before the run began
+    cut_torn_line(events);
+    write_hangs(events, hung);
+    EventWriter(events, std::max(rank, 0)).write(event, fields);
+  } catch (const Error& e) {
+    warn(fields.front().second.as_string(), e);
+  }
+}
+
 }  // namespace
 
 std::optional<fs::file_time_type> last_event_time(const fs::path& dir) {
@@ -54,8 +68,9 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
     const RunLock lock(dir);
     cut_torn_line(dir / "events.jsonl");
     write_hangs(dir / "events.jsonl", hung);
-    EventWriter(dir / "events.jsonl", std::max(failure.rank, 0))
-        .write(failure.event, {{"message", Json(failure.text)}});
+    Json::Object fields = {{"message", Json(failure.text)}};
+    if (failure.rank < 0) fields.emplace_back("ranks", Json(Json::Array{}));
+    EventWriter(dir / "events.jsonl", std::max(failure.rank, 0)).write(failure.event, fields);
   } catch (const Error& e) {
     warn(failure.text, e);
   }
@@ -63,15 +78,13 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
 
 void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
                   const std::vector<HungRank>& hung) {
-  try {
-    const fs::path events = dir / "events.jsonl";
-    if (path_kind(events) == PathKind::kNothing) return;  // before the run began
-    cut_torn_line(events);
-    write_hangs(events, hung);
-    EventWriter(events, std::max(rank, 0)).write(event, {{"message", Json(text)}});
-  } catch (const Error& e) {
-    warn(text, e);
-  }
+  write_survived(dir, event, rank, {{"message", Json(text)}}, hung);
+}
+
+void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text) {
+  Json::Array ranks;
+  for (int r = 0; r < num_ranks; ++r) ranks.emplace_back(int64_t{first_rank} + r);
+  write_survived(dir, "node_lost", first_rank, {{"message", Json(text)}, {"ranks", Json(ranks)}});
 }
 
 }  // namespace weft

@@ -30,7 +30,11 @@ struct RunFailure {
 void report_failure(const std::filesystem::path& dir, const RunFailure& failure,
                     const std::vector<HungRank>& hung = {});
 
-// The death of a rank or the loss of a node that the run survives; no rank writes meanwhile.
+// The loss of a node that the run survives, by its ranks.
+void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_ranks,
+                      const std::string& text);
+
+// The death of a rank that the run survives; no rank writes meanwhile.
 void report_death(const std::filesystem::path& dir, const char* event, int rank,
                   const std::string& text, const std::vector<HungRank>& hung = {});
 

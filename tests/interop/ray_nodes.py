@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 
-from common import read_metrics, write_run_file
+from common import events_of, read_metrics, write_run_file
 from ray_case import NODE_STEPS, make_recorder, network_of, parent_of, processes, programs_sent, raylet_beside, same_run, sections
 from ray_recovery import NODE_S, Recovery, check_recovery, check_survivors
 
@@ -61,6 +61,7 @@ def check_nodes(case):
     case.checks.equal(result.metrics["step"], NODE_STEPS, "several nodes: an actor was killed, and the run has finished")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, NODE_STEPS + 1)), "several nodes: every step once")
     same_run(case, case.storage / "nodes", own, "several nodes")
+    case.checks.equal(len(recorder.exceptions), 1, "an agent's killed actor: after_exception")
     check_recovery(case, done[0], "an agent's killed actor", NODE_S)
     check_survivors(case, done[0], "an agent's killed actor")
     sent = {name: count for name, count in programs_sent(case.cluster).items() if count}
@@ -92,7 +93,8 @@ def lose_node(case, name, before_kill):
                          run_config=ray.train.RunConfig(name=name, storage_path=str(case.storage), callbacks=[recorder],
                                                         failure_config=ray.train.FailureConfig(max_failures=-1))).fit()
     case.checks.equal(result.metrics["step"], LOST_STEPS, f"{what}: the run has finished on another")
-    case.checks.that("node_lost" in (case.storage / name / "events.jsonl").read_text(), f"{what}: the run has noticed")
+    case.checks.equal([event["ranks"] for event in events_of(case.storage / name, "node_lost")], [[1]], f"{what}: node_lost has its ranks")
+    case.checks.equal([sorted(one) for one in recorder.exceptions], [[1]], f"{what}: after_exception gets its ranks")
     check_recovery(case, done[0], what, NODE_S)
     check_survivors(case, done[0], what)
     case.checks.that(done[1] not in processes("agent"), f"{what}: its agent has ended")

@@ -40,7 +40,7 @@ TEST_F(NodeDrop, ASpareTakesThePlaceOfANodeThatIsReportedAsLost) {
   EXPECT_EQ(report_lost_node(options(), host(), lost->pid()), 0);
   EXPECT_EQ(lost->wait(), 75);
   EXPECT_TRUE(lost->says("its node was reported as lost")) << lost->text();
-  ASSERT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
+  ASSERT_TRUE(train_->says("event node_lost 2 node 1, ")) << train_->text();
   EXPECT_TRUE(train_->says("was lost: its node was reported as lost")) << train_->text();
   for (const pid_t rank : ranks) EXPECT_EQ(::kill(rank, 0), -1);
   ASSERT_TRUE(spare->says("node 1 of 2: starting ranks 2 to 3")) << spare->text();
@@ -61,7 +61,7 @@ TEST_F(NodeDrop, RanksOfADroppedAgentThatStandsStillEndBeforeTheNodeIsLost) {
   ASSERT_TRUE(train_->says("has joined as a spare"));
   lost->send(SIGSTOP);
   EXPECT_EQ(report_lost_node(options(), host(), lost->pid()), 0);
-  ASSERT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
+  ASSERT_TRUE(train_->says("event node_lost 2 node 1, ")) << train_->text();
   for (const pid_t rank : ranks) {  // ended; its agent, which stands still, has not reaped it
     std::ifstream file(fmt::format("/proc/{}/stat", rank));
     std::string text;

@@ -103,7 +103,7 @@ TEST_F(NodeJob, ASpareTakesThePlaceOfAKilledAgent) {
   ASSERT_TRUE(train_->says("has joined as a spare"));
   first->send(SIGKILL);
   EXPECT_EQ(first->wait(), -SIGKILL);
-  ASSERT_TRUE(train_->says("event node_lost -1 node 1, "));
+  ASSERT_TRUE(train_->says("event node_lost 2 node 1, "));
   ASSERT_TRUE(spare->says("node 1 of 2: starting ranks 2 to 3")) << spare->text();
   ASSERT_TRUE(train_->says("event started -1 generation 1"));
   ASSERT_TRUE(all_train(4, 2)) << train_->text();
@@ -128,8 +128,8 @@ TEST_F(NodeJob, TwoNodesThatAreLostInTheSameMomentAreReplaced) {
   train_->send(SIGCONT);
   for (const auto* spare : {&third, &fourth})
     ASSERT_TRUE((*spare)->says(" of 3: starting ranks ")) << train_->text();
-  EXPECT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
-  EXPECT_TRUE(train_->says("event node_lost -1 node 2, ")) << train_->text();
+  EXPECT_TRUE(train_->says("event node_lost 2 node 1, ")) << train_->text();
+  EXPECT_TRUE(train_->says("event node_lost 4 node 2, ")) << train_->text();
   ASSERT_TRUE(train_->says("event started -1 generation 1"));
   ASSERT_TRUE(all_train(6, 2)) << train_->text();
   train_->send(SIGTERM);
@@ -177,7 +177,7 @@ TEST_F(NodeJob, ANodeWithARankThatCannotBeKilledIsLost) {
   ASSERT_EQ(ranks.size(), 2u);
   ASSERT_EQ(::ptrace(PTRACE_SEIZE, ranks[0], nullptr, nullptr), 0);
   ::kill(ranks[1], SIGKILL);
-  EXPECT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
+  EXPECT_TRUE(train_->says("event node_lost 2 node 1, ")) << train_->text();
   EXPECT_TRUE(agent->says("was killed and has not ended within 1 s")) << agent->text();
   EXPECT_TRUE(agent->says("; it is left")) << agent->text();
   ASSERT_TRUE(train_->says("event started -1 generation 1")) << train_->text();  // it joins again

@@ -86,7 +86,7 @@ TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
   EXPECT_NE(text.find("; SIGTERM: no other node has taken its place, so step "), std::string::npos)
       << text;
   EXPECT_NE(text.find("the steps since the newest checkpoint are lost"), std::string::npos) << text;
-  EXPECT_NE(text.find("event node_lost -1 node 1, "), std::string::npos) << text;
+  EXPECT_NE(text.find("event node_lost 2 node 1, "), std::string::npos) << text;
   EXPECT_EQ(text.find("nothing to save"), std::string::npos) << text;
 }
 

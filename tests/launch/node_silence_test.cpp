@@ -58,7 +58,7 @@ TEST_F(NodeSilence, RanksOfAnAgentThatStandsStillEndBeforeTheNodeIsLost) {
   const auto spare = join("spare");
   ASSERT_TRUE(train_->says("has joined as a spare"));
   agent_->send(SIGSTOP);
-  ASSERT_TRUE(train_->says("event node_lost -1 node 1, ")) << train_->text();
+  ASSERT_TRUE(train_->says("event node_lost 2 node 1, ")) << train_->text();
   for (const pid_t rank : ranks) EXPECT_TRUE(has_ended(rank)) << state_of(rank);
   ASSERT_TRUE(all_train(4, 2)) << train_->text();
   agent_->send(SIGCONT);
@@ -71,7 +71,7 @@ TEST_F(NodeSilence, RanksOfAnAgentThatStandsStillEndBeforeTheNodeIsLost) {
 TEST_F(NodeSilence, TheFirstNodesAgentThatStandsStillIsReplaced) {
   ASSERT_NO_FATAL_FAILURE(start_all());
   ::kill(first_, SIGSTOP);
-  ASSERT_TRUE(train_->says("event node_lost -1 node 0, ")) << train_->text();
+  ASSERT_TRUE(train_->says("event node_lost 0 node 0, ")) << train_->text();
   ASSERT_TRUE(all_train(4, 2)) << train_->text();
   for (const pid_t rank : ranks_) EXPECT_TRUE(has_ended(rank)) << state_of(rank);
   EXPECT_TRUE(has_ended(first_));

@@ -209,10 +209,20 @@ class Attempts(WithNodes):
 
     def test_a_cause_that_is_over(self):
         one = self.make_run([self.nodes], True)
-        one.report_failures([(1, "rank 1 was killed")])
+        one.report_failures([([1], "rank 1 was killed")])
         self.assertEqual(list(one.worker_failures(75, "other")), [1])
         one.report({"step": 5}, None)
         self.assertEqual({rank: str(error) for rank, error in one.worker_failures(75, "other").items()}, {0: "other"})
+
+    def test_the_ranks_of_a_lost_node(self):
+        one, heard = self.make_run([self.nodes], True), []
+        one.call_back = lambda name, failures: heard.append((name, sorted(failures)))
+        one.report_failures([([2, 3], "node 1 was lost"), ([], "node 1 was lost: all restarts are used")])
+        self.assertEqual(heard, [("after_exception", [2, 3])])
+        self.assertEqual(sorted(one.worker_failures(75, "other")), [2, 3])
+        one.report({"step": 5}, None)
+        one.report_failures([([], "1 of 2 nodes joined")])
+        self.assertEqual(sorted(one.worker_failures(75, "other")), [0])
 
     def test_storage_is_not_opened_for_checkpoints_that_nobody_asks_for(self):
         one = self.make_run([self.nodes], True, is_remote=True)

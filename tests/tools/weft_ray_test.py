@@ -83,7 +83,9 @@ class Run(Folder):
         self.assertEqual(len(run.read()[0]), 3)
         (self.folder / "metrics.jsonl").write_text(step(1))  # the run went back to step 1
         self.add("events.jsonl", event("rank_died", message="rank 2 was killed"))
-        self.assertEqual(run.read(), ([], [(0, "rank 2 was killed")]))
+        self.assertEqual(run.read(), ([], [([0], "rank 2 was killed")]))
+        self.add("events.jsonl", event("node_lost", message="node 1 was lost", ranks=[2, 3]) + event("rank failed", message="the end", ranks=[]))
+        self.assertEqual(run.read(), ([], [([2, 3], "node 1 was lost"), ([], "the end")]))
         self.add("metrics.jsonl", step(2) + step(3) + step(4))
         self.assertEqual([metrics["step"] for metrics, _ in run.read()[0]], [4])
 
@@ -91,7 +93,7 @@ class Run(Folder):
         run = RunFollower(self.folder, since="2020-02-02T12:00:00")
         self.add("events.jsonl", event("rank_died", time="2020-02-02T11:59:59.999Z", message="long ago"))
         self.add("events.jsonl", event("rank_died", message="now"))
-        self.assertEqual(run.read(), ([], [(0, "now")]))
+        self.assertEqual(run.read(), ([], [([0], "now")]))
 
     def test_summary(self):
         for name, number, is_whole in (("step-00000002", 2, True), ("step-00000004", 4, True), ("best", 2, True), ("step-00000005", 5, False)):
