@@ -4,10 +4,13 @@ write_rows is sent to a node by value: it uses the standard library and what Ray
 """
 
 import filecmp
+import hashlib
 import os
 import re
+import tempfile
 
 ROWS = 8192  # of a batch, which is one row group: the same rows give the same bytes
+PIECE_BYTES = 1 << 20
 
 
 def template_columns(texts):
@@ -35,11 +38,8 @@ def check_dataset(name, dataset, columns, any_type):
             raise ValueError(f"datasets[{name!r}]: column {column} has the type {kind}; text and numbers are supported")
 
 
-def write_rows(dataset, columns, folder, name):
-    """The path of the file. One that is there and the same is left alone: a run that resumes finds the file that it knows."""
+def write_draft(dataset, columns, name, draft):
     import pyarrow.parquet
-    os.makedirs(folder, exist_ok=True)
-    path, draft = os.path.join(folder, f"{name}.parquet"), os.path.join(folder, f".{name}.writing")
     dataset.context.execution_options.preserve_order = True
     writer = None
     for batch in dataset.select_columns(columns).iter_batches(batch_size=ROWS, batch_format="pyarrow"):
@@ -49,8 +49,37 @@ def write_rows(dataset, columns, folder, name):
     if writer is None:
         raise ValueError(f"datasets[{name!r}] has no rows")
     writer.close()
-    if os.path.exists(path) and filecmp.cmp(path, draft, shallow=False):
-        os.remove(draft)
-    else:
-        os.replace(draft, path)
-    return path
+
+
+def place_rows(draft, folder, name):
+    """(path, whether the file is new there beside another). A file is never replaced: it may be that of a run, which may be going on.
+
+    Other rows than those of the file that is there get a name of their own, by which weft knows them as other ones and refuses them.
+    """
+    digest = hashlib.sha256()
+    with open(draft, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+    names = (f"{name}.parquet", f"{name}-{digest.hexdigest()[:12]}.parquet")
+    for number, path in enumerate(os.path.join(folder, one) for one in names):
+        if os.path.exists(path):
+            if filecmp.cmp(path, draft, shallow=False):
+                return path, False
+            continue
+        os.rename(draft, path)
+        return path, number > 0
+    raise RuntimeError(f"{path} is there, and is not what its name says")
+
+
+def write_rows(dataset, columns, folder, name):
+    """As place_rows. A file that is there and the same is left alone: a run that resumes finds the file that it knows."""
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}-") as place:
+        draft = os.path.join(place, "rows")
+        write_draft(dataset, columns, name, draft)
+        return place_rows(draft, folder, name)
+
+
+def remove_rows(paths):
+    for path in paths:
+        os.remove(path)

@@ -17,6 +17,7 @@ from weft_ray.settings import read_settings
 __all__ = ["WeftError", "WeftTrainer"]
 
 cloudpickle.register_pickle_by_value(rows)  # nodes do not have it
+USAGE = 2  # exit code of weft
 LASTING = ("--convert-states", "--force")  # words of the command line that hold for every attempt, also after the first checkpoint
 
 
@@ -35,16 +36,25 @@ class WeftTrainer:
         self.train_loop_config = train_loop_config
         self.settings = read_settings(run, train_loop_config, self.scaling_config, self.run_config, datasets)
         self.words, self.output = [], None  # of the command line: further arguments, and where lines are shown
+        self.strange_rows = []  # files of rows that are not those of the run under this name
         self.storage = None  # (file system, the run directory in it)
 
     def write_datasets(self):
         """Before workers take their CPUs, some of which Ray Data needs."""
+        self.strange_rows = []
         for name, (dataset, columns) in self.settings.datasets.items():
             write = ray.remote(num_cpus=0)(rows.write_rows).remote(dataset, columns, self.settings.rows_folder, name)
             try:
-                self.settings.keys[f"data.{name}"] = [ray.get(write)]
+                path, is_strange = ray.get(write)
             except RayTaskError as error:
                 raise ControllerError(error) from error
+            self.settings.keys[f"data.{name}"] = [path]
+            self.strange_rows += [path] if is_strange else []
+
+    def drop_refused_rows(self, failures):
+        """Where weft has refused to train with other rows than before, nobody needs them."""
+        if self.strange_rows and any(failure.exit_code == USAGE for failure in failures.values()):
+            ray.get(ray.remote(num_cpus=0)(rows.remove_rows).remote(self.strange_rows))
 
     def fit(self):
         """Ray Train's Result, or its TrainingFailedError. The same name and storage_path resume."""
@@ -72,5 +82,8 @@ class WeftTrainer:
                     run.close()
                     if lost.is_apart:
                         placement.place_again()
+                except WorkerGroupError as error:
+                    self.drop_refused_rows(error.worker_failures)
+                    raise
                 finally:
                     run.close()

@@ -38,6 +38,11 @@ def check_datasets(case):
     trainer(dataset).fit()
     trainer(dataset, **{"train.steps": MORE_STEPS}).fit()
     same_run(case, case.storage / "rows", case.folder / "own/parquet", "rows of Ray Data, resumed")
+    folder, others = case.storage / "rows/rows", dataset.limit(200)
+    before = (folder / "train.parquet").read_bytes()
+    fails(case, "other rows under the same name", "data.train: ", trainer(others))
+    case.checks.equal([path.name for path in folder.iterdir()], ["train.parquet"], "other rows under the same name: those of the run are left, and no others")
+    case.checks.that((folder / "train.parquet").read_bytes() == before, "other rows under the same name: those of the run have their bytes")
     refused(case, "a column that is missing", "datasets['train'] has no column sql", lambda: trainer(dataset.drop_columns(["sql"])))
     refused(case, "a column of another type", "column question has the type", lambda: trainer(
         ray.data.from_items([{"question": [1, 2], "sql": "select"}])))
