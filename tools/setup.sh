@@ -5,6 +5,7 @@
 #   tools/setup.sh interop               ... and a Python environment in the user's cache folder, named
 #                                        by the hash of its lock file; its interpreter is printed
 #   tools/setup.sh kubernetes            only a Python environment with the Kubernetes client; likewise
+#   tools/setup.sh notebook              only a Python environment with a notebook's kernel; likewise
 #   tools/setup.sh wheel                 only a Python environment that makes wheels; likewise
 #   tools/setup.sh container             only what makes a Debian folder to run the Containerfile in
 #   tools/setup.sh cuda                  ... and the headers of cuDNN's frontend; their folder is printed
@@ -151,6 +152,9 @@ case "${1:-}" in
   kubernetes)
     python_env tools/locks/kubernetes.txt
     ;;
+  notebook)
+    python_env tools/locks/notebook.txt
+    ;;
   wheel)
     python_env tools/locks/wheel.txt
     ;;
@@ -179,6 +183,6 @@ case "${1:-}" in
     done
     ;;
   *)
-    die "usage: tools/setup.sh build|lint|sanitize|interop|kubernetes|wheel|container|cuda|cudnn|arrow-folder|cudnn-folder"
+    die "usage: tools/setup.sh build|lint|sanitize|interop|kubernetes|notebook|wheel|container|cuda|cudnn|arrow-folder|cudnn-folder"
     ;;
 esac
