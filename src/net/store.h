@@ -13,14 +13,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "net/frame.h"
 #include "net/secret.h"
 #include "net/socket.h"
+#include "net/store_frame.h"
 
 namespace weft {
 
@@ -58,6 +61,11 @@ class StoreClient {
 
   void set(const std::string& key, const std::string& value);  // from any thread
   void set_last_will(const std::string& key, const std::string& value);
+  // Keys that will be waited for next: those that exist by now cost no round trip of their own. In
+  // place of those of the last call; at most kMostAhead, the others are left out: values lie unread
+  // until something is waited for, and the server drops clients that let much lie.
+  static constexpr int kMostAhead = 8;
+  void ask_ahead(const std::vector<std::string>& keys);
   // Waits for the key; null where the server sent a farewell, or close was called here. PeerError
   // where the server vanished without one, or after the deadline (< 0: none).
   [[nodiscard]] std::optional<std::string> wait_for(const std::string& key, int64_t deadline_ms);
@@ -65,11 +73,13 @@ class StoreClient {
 
  private:
   void send(uint8_t kind, const std::string& key, const std::string& value);
+  void keep(StoreFrame&& answer);
   std::string endpoint_;
   Socket socket_;
   std::mutex mutex_;  // guards sending
   std::optional<FrameWriter> writer_;
   std::optional<FrameReader> reader_;
+  std::map<std::string, std::optional<std::string>> ahead_;  // asked; none: no answer so far
   std::atomic<bool> is_closed_{false};
 };
 

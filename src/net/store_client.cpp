@@ -1,4 +1,5 @@
 // net/store_client.cpp: one request at a time.
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -81,16 +82,36 @@ void StoreClient::set_last_will(const std::string& key, const std::string& value
   send(kStoreLastWill, key, value);
 }
 
+void StoreClient::ask_ahead(const std::vector<std::string>& keys) {
+  std::erase_if(ahead_, [&](const auto& asked) {
+    return std::find(keys.begin(), keys.end(), asked.first) == keys.end();
+  });
+  for (const std::string& key : keys) {
+    if (std::ssize(ahead_) == kMostAhead) return;
+    if (ahead_.emplace(key, std::nullopt).second) send(kStoreGet, key, "");
+  }
+}
+
+// One of ask_ahead. Others answer earlier questions, whose deadline had passed.
+void StoreClient::keep(StoreFrame&& answer) {
+  if (const auto asked = ahead_.find(answer.key); asked != ahead_.end())
+    asked->second = std::move(answer.value);
+}
+
+// The server forgets a question that it could not answer when the next one comes: a key that was
+// asked for ahead is asked for again.
 std::optional<std::string> StoreClient::wait_for(const std::string& key, int64_t deadline_ms) {
+  const auto ahead = ahead_.extract(key);
+  if (!ahead.empty() && ahead.mapped()) return ahead.mapped();
   try {
     send(kStoreGet, key, "");
     for (;;) {
-      const auto answer = reader_ ? read_sealed(&socket_, &*reader_, deadline_ms)
-                                  : read_plain(&socket_, deadline_ms);
+      auto answer = reader_ ? read_sealed(&socket_, &*reader_, deadline_ms)
+                            : read_plain(&socket_, deadline_ms);
       if (answer && answer->kind == kStoreBye) return std::nullopt;
       if (!answer || answer->kind != kStoreValue) break;
       if (answer->key == key) return answer->value;
-      // Else it answers an earlier question, whose deadline had passed.
+      keep(std::move(*answer));
     }
   } catch (const PeerError& e) {
     if (is_closed_) return std::nullopt;

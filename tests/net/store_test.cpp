@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "base/error.h"
@@ -48,6 +49,45 @@ TEST(Store, ALateAnswerIsNotTakenForAnother) {
   EXPECT_EQ(other.wait_for("first", kDeadlineMs), "1");  // so the late answer is on its way
   other.set("second", "2");
   EXPECT_EQ(late.wait_for("second", kDeadlineMs), "2");
+}
+
+TEST(Store, WhatWasAskedForAheadNeedsNoServer) {
+  auto server = std::make_unique<StoreServer>();
+  StoreClient other(server->endpoint(), kDeadlineMs), client(server->endpoint(), kDeadlineMs);
+  for (const char* key : {"a", "b", "c"}) other.set(key, std::string("value of ") + key);
+  EXPECT_EQ(other.wait_for("c", kDeadlineMs), "value of c");  // so the server has them all
+  client.ask_ahead({"a", "never", "b"});
+  EXPECT_EQ(client.wait_for("c", kDeadlineMs), "value of c");
+  server.reset();
+  EXPECT_EQ(client.wait_for("b", kDeadlineMs), "value of b");
+  EXPECT_EQ(client.wait_for("a", kDeadlineMs), "value of a");
+}
+
+// Keys that nobody waited for do not use up what may be asked for ahead.
+TEST(Store, WhatIsAskedForAheadReplacesWhatWasBefore) {
+  auto server = std::make_unique<StoreServer>();
+  StoreClient other(server->endpoint(), kDeadlineMs), client(server->endpoint(), kDeadlineMs);
+  other.set("a", "1");
+  other.set("b", "2");
+  EXPECT_EQ(other.wait_for("b", kDeadlineMs), "2");
+  client.ask_ahead({"0", "1", "2", "3", "4", "5", "6", "7"});
+  client.ask_ahead({"a"});
+  EXPECT_EQ(client.wait_for("b", kDeadlineMs), "2");
+  server.reset();
+  EXPECT_EQ(client.wait_for("a", kDeadlineMs), "1");
+}
+
+// The server has forgotten the question, which it could not answer then.
+TEST(Store, WhatWasNotThereWhenAskedForAheadIsAskedForAgain) {
+  const StoreServer server;
+  StoreClient other(server.endpoint(), kDeadlineMs), client(server.endpoint(), kDeadlineMs);
+  other.set("there", "1");
+  client.ask_ahead({"late", "later"});
+  EXPECT_EQ(client.wait_for("there", kDeadlineMs), "1");
+  other.set("late", "2");
+  other.set("later", "3");
+  EXPECT_EQ(client.wait_for("late", kDeadlineMs), "2");
+  EXPECT_EQ(client.wait_for("later", kDeadlineMs), "3");
 }
 
 TEST(Store, AClientMayVanishWhileItWaits) {

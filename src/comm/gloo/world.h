@@ -5,6 +5,7 @@
 // for.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -39,7 +40,7 @@ class GlooWorld {
 
   const GlooOptions& options() const { return options_; }
   std::shared_ptr<gloo::transport::Device>& device() { return device_; }
-  StoreClient& store() { return store_; }
+  StoreClient& store() { return *clients_[0]; }
   int64_t deadline_ms() const { return num_patient_ > 0 ? kPatientMs : deadline_ms_.load(); }
   void set_deadline_ms(int64_t deadline_ms) { deadline_ms_ = deadline_ms; }
   void add_no_deadline(int change) { num_patient_ += change; }
@@ -54,11 +55,12 @@ class GlooWorld {
   void remove(GlooWaiter* waiter);
 
  private:
+  StoreClient& watched() { return *clients_[1]; }
   void watch() noexcept;
   bool abort_here(const std::string& reason);
 
   GlooOptions options_;
-  StoreClient store_, watched_;
+  std::array<std::unique_ptr<StoreClient>, 2> clients_;  // to find others; for the watcher
   std::shared_ptr<gloo::transport::Device> device_;
   std::atomic<int64_t> deadline_ms_;
   std::atomic<int> num_patient_{0};

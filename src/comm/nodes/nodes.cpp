@@ -237,6 +237,10 @@ void meet_nodes(Comm& local, const NodePlace& place, const Secret& secret, int64
   const auto key = [](int first_rank) { return fmt::format("node/{}", first_rank); };
   if (local.rank() == 0) store.set(key(place.first_rank), "here");
   for (int first = 0; first < place.num_ranks; first += local.size()) {
+    std::vector<std::string> next;
+    for (int i = 0; i < StoreClient::kMostAhead && first + i * local.size() < place.num_ranks; ++i)
+      next.push_back(key(first + i * local.size()));
+    store.ask_ahead(next);
     if (!store.wait_for(key(first), kPatientMs))
       throw PeerError("the run has ended before all nodes had come");
   }
