@@ -25,7 +25,7 @@ from weft_ray.follow import RunFollower, all_metrics, summarize
 from weft_ray.keep import Keeper
 
 # Of other launchers: Ray itself may have been started by one, and weft would take itself for its task.
-FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|TORCHELASTIC)_.*)$")
+FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|SLURMD|TORCHELASTIC)_.*)$")
 ENDPOINT = re.compile(r"weft agent --join (\S+) --secret-file")
 POLL_S, TAIL, MOST_LINES = 0.05, 60, 10_000
 DRAFT, DRAFT_S = ".draft-", 3600  # of a program that is being unpacked, which takes seconds

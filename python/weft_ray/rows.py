@@ -51,6 +51,19 @@ def write_draft(dataset, columns, name, draft):
     writer.close()
 
 
+def put_new(draft, path):
+    """False: there is one already. A link, unlike a rename, does not replace one that was made meanwhile."""
+    if os.path.exists(path):
+        return False
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        os.rename(draft, path)
+    return True
+
+
 def place_rows(draft, folder, name):
     """(path, whether the file is new there beside another). A file is never replaced: it may be that of a run, which may be going on.
 
@@ -62,12 +75,10 @@ def place_rows(draft, folder, name):
             digest.update(piece)
     names = (f"{name}.parquet", f"{name}-{digest.hexdigest()[:12]}.parquet")
     for number, path in enumerate(os.path.join(folder, one) for one in names):
-        if os.path.exists(path):
-            if filecmp.cmp(path, draft, shallow=False):
-                return path, False
-            continue
-        os.rename(draft, path)
-        return path, number > 0
+        if put_new(draft, path):
+            return path, number > 0
+        if filecmp.cmp(path, draft, shallow=False):
+            return path, False
     raise RuntimeError(f"{path} is there, and is not what its name says")
 
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "base/error.h"
 #include "cmd/command.h"
@@ -33,7 +34,7 @@ RunCommand add_agent(CommandOptions& app) {
   app.add_option("--wait", *wait_s,
                  "seconds to wait for the run, also where it is lost; default: 60")
       ->check(at_least(1, 7 * 86400), "SECONDS");
-  auto lost = std::make_shared<std::string>();
+  auto lost = std::make_shared<std::optional<std::string>>();
   app.add_option("--lost", *lost, "HOST:PID of another agent: report its node as lost, and end");
   return [w, file, wait_s, lost] {
     w->secret_file = std::filesystem::absolute(*file);
@@ -41,7 +42,7 @@ RunCommand add_agent(CommandOptions& app) {
     w->describe_call = describe_latest;
     w->is_first = std::getenv(kFirstAgentVariable) != nullptr;
     w->host = slurm_node_name();
-    return lost->empty() ? run_agent(*w) : report_lost(*w, *lost);
+    return *lost ? report_lost(*w, **lost) : run_agent(*w);
   };
 }
 

@@ -46,6 +46,7 @@ bool NodeSupervisor::has_spare() {
 // Places are filled as agents come. An elastic run is content with fewer: at its first start when
 // the time is over or launch.min_nodes are there, later at once.
 void NodeSupervisor::gather() {
+  if (has_leaving_node()) return;
   // This node's own agent is on its way: on a busy machine it may be slower than a short time-out.
   const bool is_late = has_first_joined_ && Clock::now() >= gather_until_;
   if (stop_signal_ != 0) {

@@ -2,6 +2,7 @@
 #include "launch/node_job.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -34,6 +35,9 @@ int NodeSupervisor::run() {
     } catch (const Error& e) {
       if (generation_ < 0) throw;  // nothing has begun
       end_on_error(e);
+    } catch (const std::system_error& e) {  // no thread is left
+      if (generation_ < 0) throw;
+      end_on_error(RunError(e.what()));
     }
   }
   return *exit_code_;
@@ -144,8 +148,12 @@ void NodeSupervisor::judge() {
   }
   // A restart that was counted when ranks began to park may go on; after a stop signal only to save
   // what memory has.
-  const bool may_restart = (stop_signal_ == 0 || previous_step()) && (is_counted_ || may_recover());
-  if (cause->would_repeat || !may_restart) {
+  const bool may_restart =
+      (stop_signal_ == 0 || previous_step()) && (is_counted_ || is_free_ || may_recover());
+  const bool ends = cause->would_repeat || !may_restart;
+  if (ends && stop_signal_ != 0 && previous_)  // ranks that were started only to save
+    return fail(cause->rank, fmt::format("{}; {}", cause->report, unsaved_words()), kPeerExit);
+  if (ends) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
     log_error("{}{}", cause->report, spent);
     if (cause->rank < 0) report_lost_nodes();

@@ -118,7 +118,7 @@ bool NodeSupervisor::fill_lost_places() {
 }
 
 void NodeSupervisor::advance_parking() {
-  if (!are_all_quiet()) return;
+  if (!are_all_quiet() || has_leaving_node()) return;
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
   const std::optional<int64_t> step = newest_parked_step(parked_);
   memory_fault_ = memory_fault();

@@ -103,7 +103,8 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       const int signal = static_cast<int>(read_number(frame.payload));
       const bool is_stop = std::find(std::begin(kStopSignals), std::end(kStopSignals), signal) !=
                            std::end(kStopSignals);
-      if (is_stop && stop_signal_ == 0) {
+      // A node that is shut down may be reported as lost, and is replaced.
+      if (is_stop && stop_signal_ == 0 && from.dropped.empty()) {
         log_info("{} was asked to end", from.name());
         stop(signal);
       }
@@ -123,6 +124,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
 // The first node's answer to a signal.
 void NodeSupervisor::handle_stopping(bool saves) {
   if (!saves && stop_signal_ == 0) return begin_closing("the first node had nothing to save");
+  if (!saves && previous_) return;  // it has refused to start the ranks that were to save: judge()
   if (!saves) {
     is_early_ = true;
     write_signal_line(stop_signal_, o_.job.early_words);
@@ -153,22 +155,32 @@ void NodeSupervisor::handle_drop(JoinedAgent& from, const Drop& drop) {
                                 count == 0 ? "no agent is" : "two agents are", drop.pid, drop.host);
   } else {
     verdict = {verdict.generation, 0, fmt::format("{} has to leave", (*found)->name())};
-    dropped_.push_back(drop);
+    dropped_.push_back(*(*found)->hello);
     agents_.drop(**found, {verdict.generation, kPeerExit, kDroppedWords});
   }
   agents_.send(from, NodeMessage::kLeave, verdict.write());
 }
 
-// One that was cut off has not heard of it, and joins again.
+// One that was cut off has not heard of it, and joins again. Another process has other slots, also
+// where it has the same number, as in a container that was started again.
 bool NodeSupervisor::was_dropped(const Hello& hello) const {
-  return std::any_of(dropped_.begin(), dropped_.end(), [&](const Drop& drop) {
-    return drop.host == hello.host && drop.pid == hello.pid;
+  return std::any_of(dropped_.begin(), dropped_.end(), [&](const Hello& dropped) {
+    return dropped.host == hello.host && dropped.pid == hello.pid && dropped.slots == hello.slots;
+  });
+}
+
+// A node that was dropped and may still have ranks. Nobody takes its place before it is lost.
+bool NodeSupervisor::has_leaving_node() {
+  const std::vector<JoinedAgent*> known = agents_.known();
+  return std::any_of(known.begin(), known.end(), [](const JoinedAgent* agent) {
+    return !agent->dropped.empty() && agent->node >= 0;
   });
 }
 
 void NodeSupervisor::report_spares() {
   for (JoinedAgent& agent : agents_.all()) {
-    if (!agent.hello || agent.node >= 0 || agent.hello->is_first || !agent.unfit.empty()) continue;
+    if (!agent.hello || agent.node >= 0 || agent.hello->is_first) continue;
+    if (!agent.unfit.empty() || !agent.dropped.empty()) continue;
     if (!std::exchange(agent.is_known_spare, true))
       log_info("{} has joined as a spare", agent.name());
   }

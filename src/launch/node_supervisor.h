@@ -51,6 +51,7 @@ class NodeSupervisor {
   void handle_stopping(bool saves);
   void handle_drop(JoinedAgent& from, const Drop& drop);
   bool was_dropped(const Hello& hello) const;
+  bool has_leaving_node();
   void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
@@ -132,7 +133,7 @@ class NodeSupervisor {
   AgentTable agents_;
   std::unique_ptr<FirstAgent> first_;
   std::vector<JoinedAgent*> nodes_;  // null: it has no agent
-  std::vector<Drop> dropped_;        // agents that may not come back
+  std::vector<Hello> dropped_;       // agents that may not come back
   NodeEnds ends_;
   LayoutChoice choice_;
   NodeLayout layout_;                   // of this generation

@@ -50,7 +50,7 @@ def corpus_run(folder):
                  "eval": [str(folder / "data/test.jsonl")], "source": "{question}",
                  "target": "{sql}", "tokenizer": "bytes", "seq_length": 48, "target_length": 64,
                  "layout": "dynamic"},
-        "train": {"steps": 4500, "global_batch": 16, "micro_batch": 8, "lr": 1e-3,
+        "train": {"steps": 3800, "global_batch": 16, "micro_batch": 8, "lr": 1e-3,
                   "schedule": "linear", "warmup_steps": 50, "betas": [0.9, 0.98],
                   "weight_decay": 0.0, "clip_norm": CLIP, "precision": "bf16"},
         "eval": {"match": "exact", "max_new_tokens": 64},

@@ -75,6 +75,23 @@ TEST_F(NodeDrop, RanksOfADroppedAgentThatStandsStillEndBeforeTheNodeIsLost) {
   end();
 }
 
+// Before the first start too: those that come meanwhile wait until it is lost, and lose nothing.
+TEST_F(NodeDrop, APlaceOfADroppedAgentIsGivenAwayOnlyWhenItIsLost) {
+  train({"train"}, {{"NODES", "3"}, {"SILENCE_MS", "2000"}});
+  const auto lost = join("lost");
+  ASSERT_TRUE(train_->says("node 1 is ")) << train_->text();
+  lost->send(SIGSTOP);
+  EXPECT_EQ(report_lost_node(options(), host(), lost->pid()), 0);
+  const auto one = join("one"), two = join("two");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  EXPECT_EQ(train_->count("was lost: its node was reported as lost"), 1) << train_->text();
+  lost->send(SIGCONT);
+  EXPECT_EQ(lost->wait(), 75);
+  EXPECT_EQ(train_->count("event started"), 1) << train_->text();
+  EXPECT_EQ(train_->count("event node_lost"), 0) << train_->text();
+  end();
+}
+
 // As above, with an agent that keeps sending beats and comes back.
 TEST_F(NodeDrop, ADroppedAgentIsNotAnsweredAndMayNotJoinAgain) {
   train({"train"}, {{"SILENCE_MS", "2000"}});
@@ -94,11 +111,12 @@ TEST_F(NodeDrop, ADroppedAgentIsNotAnsweredAndMayNotJoinAgain) {
   EXPECT_EQ(report_lost_node(options(), hello.host, hello.pid), 0);
   EXPECT_EQ(kind_of(first.receive(kLongMs)), NodeMessage::kLeave);
   try {
-    for (;;) {
+    for (int i = 0; i < 400; ++i) {
       first.send(static_cast<uint8_t>(NodeMessage::kBeat), Beat{}.write(), kLongMs);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       EXPECT_FALSE(first.try_receive());
     }
+    ADD_FAILURE() << "it is still there after 20 s";
   } catch (const PeerError&) {  // the supervisor has closed the connection
   }
   EXPECT_TRUE(train_->says("elsewhere (")) << train_->text();
