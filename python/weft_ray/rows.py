@@ -57,6 +57,7 @@ def put_new(draft, path):
         return False
     try:
         os.link(draft, path)
+        os.remove(draft)
     except FileExistsError:
         return False
     except OSError:  # a file system without links
