@@ -9,6 +9,7 @@
 #include "generate/stop_ids.h"
 #include "planning/rank_plans.h"
 #include "text/sql_form.h"
+#include "train/rank_agreement.h"
 
 namespace weft {
 namespace {
@@ -27,17 +28,10 @@ int64_t longest_prompt_for(const Session& session, int64_t num_answer) {
   return std::min(c.data.seq_length, std::max<int64_t>(positions + 1 - answer, 1));
 }
 
-// An answer that was cut off, by max_new_tokens or by the model's positions, is not the row's, even
-// where the text so far is.
-bool has_ended(const std::vector<int32_t>& made, const std::vector<int32_t>& stop_ids) {
-  return !made.empty() &&
-         std::find(stop_ids.begin(), stop_ids.end(), made.back()) != stop_ids.end();
-}
-
 }  // namespace
 
 Questions read_questions(const Session& session, const RowSource& rows,
-                         const QuestionShare& share) {
+                         const std::vector<int32_t>& stop_ids, const QuestionShare& share) {
   const RunConfig& c = session.config;
   const ExampleMaker maker(c.data, *session.tokenizer, session.model->vocab_size(),
                            session.train_stream().kind);
@@ -53,6 +47,9 @@ Questions read_questions(const Session& session, const RowSource& rows,
     rows.read(i, row);
     if (!maker.make(rows, i, row, example)) continue;
     ++q.num_rows;
+    const std::string answer = maker.answer(rows, i, row);
+    if (const std::string why = why_unmatchable(example, answer, session, stop_ids); !why.empty())
+      q.unmatchable.add(i, [&] { return fmt::format("{}, {}", rows.where(i), why); });
     const int64_t num_source = example.num_source,
                   num_answer = static_cast<int64_t>(example.ids.size()) - num_source;
     if (num_source == 0) continue;
@@ -60,7 +57,7 @@ Questions read_questions(const Session& session, const RowSource& rows,
     q.num_cut += kept < num_source;
     q.prompts.emplace_back(example.ids.begin() + (num_source - kept),
                            example.ids.begin() + num_source);
-    q.answers.push_back(maker.answer(rows, i, row));
+    q.answers.push_back(answer);
     q.longest_prompt = std::max(q.longest_prompt, kept);
     q.longest_answer = std::max(q.longest_answer, num_answer);
     q.num_long += num_answer > c.eval.max_new_tokens;
@@ -78,10 +75,19 @@ Matches sum_matches(Ranks& ranks, const Matches& mine) {
   return {numbers[0], numbers[1], numbers[2]};
 }
 
-void warn_of_lengths(Ranks& ranks, const Questions& mine, const RunConfig& config) {
-  std::array<int64_t, 2> counts = {mine.num_long, mine.num_cut};
-  if (splits_questions(ranks.layout())) ranks.sum_over_data(counts.data(), 2);
+void warn_of_questions(Ranks& ranks, const Questions& mine, const RunConfig& config) {
+  const Unmatchable& bad = mine.unmatchable;
+  std::array<int64_t, 4> counts = {mine.num_long, mine.num_cut, bad.count, mine.num_rows};
+  if (splits_questions(ranks.layout())) ranks.sum_over_data(counts.data(), counts.size());
+  const std::vector<int64_t> firsts = gather_numbers(ranks, bad.first);
+  const bool has_first = bad.first == *std::min_element(firsts.begin(), firsts.end());
+  const std::string first = first_text(ranks, has_first ? bad.text : "");
   if (ranks.rank() != 0) return;
+  if (counts[2] > 0)
+    log_warning(
+        "{} of {} rows cannot be matched: even their own labels, decoded as an answer is, do not "
+        "match data.target. The first is {}",
+        counts[2], counts[3], first);
   if (counts[0] > 0)
     log_warning("{} answers have more than eval.max_new_tokens, {}, and cannot be matched",
                 counts[0], config.eval.max_new_tokens);

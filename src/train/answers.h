@@ -9,6 +9,7 @@
 
 #include "config/session.h"
 #include "generate/generator.h"
+#include "train/own_answer.h"
 #include "train/ranks.h"
 
 namespace weft {
@@ -28,12 +29,14 @@ struct Questions {
   int64_t longest_prompt = 0, longest_answer = 0;
   int64_t num_long = 0;  // answers of more than eval.max_new_tokens
   int64_t num_cut = 0;   // prompts that were too long even so: packed rows
+  Unmatchable unmatchable;
 };
+// stop_ids: the tokens that end an answer.
 Questions read_questions(const Session& session, const RowSource& rows,
-                         const QuestionShare& share = {});
+                         const std::vector<int32_t>& stop_ids, const QuestionShare& share = {});
 
-// Says on rank 0 how many of all ranks' rows cannot be answered in full. Collective.
-void warn_of_lengths(Ranks& ranks, const Questions& mine, const RunConfig& config);
+// Says on rank 0 how many of all ranks' rows cannot be answered in full, or matched. Collective.
+void warn_of_questions(Ranks& ranks, const Questions& mine, const RunConfig& config);
 
 // A row without a prompt, because of the cut or an empty source, is not matched.
 struct Matches {

@@ -128,7 +128,9 @@ int64_t largest(Ranks& ranks, int64_t mine) {
 
 // In the layout of the loss; its weights are read once more.
 Matches answer_all(const EvalRank& r) {
-  const Questions q = read_questions(r.session, r.rows, share_of(r.ranks, 0));
+  const std::vector<int32_t> stop_ids =
+      read_stop_ids(*r.session.tokenizer, r.source.config, r.source.path);
+  const Questions q = read_questions(r.session, r.rows, stop_ids, share_of(r.ranks, 0));
   const int64_t max_new = answer_tokens(r.config.eval, largest(r.ranks, q.longest_answer));
   const Model& model = *r.session.model;
   const GeneratePlans plans =
@@ -145,10 +147,8 @@ Matches answer_all(const EvalRank& r) {
   Generator generator(model, plans, layout, *arena, r.pool, answering_ranks(r.ranks));
   for (const Executor* executor : generator.executors())
     Weights(*executor, model, false, r.pool).load(r.source);
-  warn_of_lengths(r.ranks, q, r.config);
-  return answer_questions(generator, q, *r.session.tokenizer,
-                          read_stop_ids(*r.session.tokenizer, r.source.config, r.source.path),
-                          max_new);
+  warn_of_questions(r.ranks, q, r.config);
+  return answer_questions(generator, q, *r.session.tokenizer, stop_ids, max_new);
 }
 
 void measure_matches(const EvalRank& r, EvalReport* report) {

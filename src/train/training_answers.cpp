@@ -33,11 +33,12 @@ TrainingAnswers::TrainingAnswers(const Session& session, const RowSource& rows,
       engine_(engine),
       ranks_(ranks),
       stop_ids_(stop_ids_of(side_files, *session.tokenizer)),
-      questions_(read_questions(session, rows, share_of(*ranks, session.config.eval.generate))) {
+      questions_(read_questions(session, rows, stop_ids_,
+                                share_of(*ranks, session.config.eval.generate))) {
   const std::vector<int64_t> longest = gather_numbers(*ranks, questions_.longest_answer);
   const EvalConfig& config = session.config.eval;
   max_new_tokens_ = answer_tokens(config, *std::max_element(longest.begin(), longest.end()));
-  warn_of_lengths(*ranks, questions_, session.config);
+  warn_of_questions(*ranks, questions_, session.config);
 }
 
 AnswerResult TrainingAnswers::measure(const Show& show) {

@@ -155,6 +155,24 @@ TEST(Evaluation, LongPromptsOfPackedRowsAreCut) {
   }
 }
 
+// The first of all ranks' rows is named, whichever rank has it.
+TEST(Evaluation, RowsThatNoAnswerCanMatchAreCounted) {
+  const TinyRun run;
+  write_pairs(run);
+  run.write(
+      "pairs.jsonl",
+      slurp(run / "pairs.jsonl") +
+          "{\"q\": \"q\", \"a\": \"x<|endoftext|>y\"}\n{\"q\": \"q\", \"a\": \"<|endoftext|>\"}\n");
+  const Sets sets = pairs(run, {"eval.generate=15", "eval.max_new_tokens=2", "train.steps=1",
+                                "train.eval_every=1", "parallel.dp=2"});
+  const std::vector<std::string> parts = {"2 of 15 rows cannot be matched", "pairs.jsonl:14, whose",
+                                          R"(is decoded as "x", and data.target is "x<|end)"};
+  const Ended ended = run.train(sets);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, parts);
+  expect_parts(run_to_end(run.words("eval", sets)).err, parts);
+}
+
 // Generation shares the arena, and changes nothing that is trained.
 TEST(Evaluation, AnswersAreInThePlanAndChangeNoBits) {
   const TinyRun run;

@@ -179,7 +179,7 @@ TEST_F(Evaluate, QuestionsAreDealtOutOnce) {
     for (const int num_ranks : {1, 2, 3, 9}) {
       std::multiset<std::string> answers;
       for (int rank = 0; rank < num_ranks; ++rank) {
-        const Questions q = read_questions(session, *rows, {most, rank, num_ranks});
+        const Questions q = read_questions(session, *rows, {}, {most, rank, num_ranks});
         EXPECT_EQ(q.num_rows, static_cast<int64_t>(q.answers.size()));
         answers.insert(q.answers.begin(), q.answers.end());
       }
