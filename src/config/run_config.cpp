@@ -217,7 +217,9 @@ void bind_checkpoint(OptionTable& t, RunConfig& c) {
       .at_least(1);
   t.add("checkpoint.best", &c.checkpoint.best,
         "the measure of the best checkpoint; exact_match needs eval.generate and eval.match exact, "
-        "sql_match needs eval.generate and eval.match sql")
+        "sql_match needs eval.generate and eval.match sql; of evaluations with the same match the "
+        "one with the lowest eval_loss is the best, while train.early_stop counts by the match "
+        "alone")
       .one_of({"eval_loss", "exact_match", "sql_match"});
   t.add("checkpoint.fallback", &c.checkpoint.fallback,
         "folder of the local copy of a run whose storage is s3://; empty = below the cache folder");

@@ -87,8 +87,9 @@ void report_finish(const RunConfig& config, const std::filesystem::path& dir,
         *best_step);
   if (best_step && config.checkpoint.best != "eval_loss" && state.best == 0.0)
     log_warning(
-        "no answer has matched so far, so no evaluation could be better than the first: raise "
-        "train.early_stop, or set checkpoint.best to eval_loss");
+        "no answer has matched so far, so no evaluation counted as better than the first, and the "
+        "best is that with the lowest eval_loss: raise train.early_stop, or set checkpoint.best to "
+        "eval_loss");
   record.draw_curve(config.name);
   log_info("finished step {} in {}; training: final loss {}, best loss {}; model in {}{}",
            state.step, format_duration(record.total_seconds()), show(record.final_loss()),

@@ -128,17 +128,22 @@ WriteFile Saver::write_held() {
   return [this, read](const std::filesystem::path& into) { return rank_file_.write(into, read); };
 }
 
-void Saver::keep_best(const std::optional<double>& value, TrainState* state) {
+void Saver::keep_best(const EvalPass& pass, TrainState* state) {
   const ScopedPhase saving(ranks_.heartbeat(), Phase::kSaving);
   end_saves(state);
+  const std::string& measure = file_.config().checkpoint.best;
+  const std::optional<double> value = pass.value(measure);
   if (!value) return;
-  if (!is_better(file_.config().checkpoint.best, *value, state->best)) {
-    ++state->evals_without_progress;
-    return;
-  }
+  const bool is_progress = is_better(measure, *value, state->best);
+  if (!is_progress) ++state->evals_without_progress;
+  const bool is_tie_won = measure != "eval_loss" && value == state->best && pass.loss &&
+                          is_better("eval_loss", *pass.loss, state->best_loss);
+  if (!is_progress && !is_tie_won) return;
+  before_best_ = {state->best, state->best_loss, state->best_step, state->evals_without_progress};
+  state->best = value;
+  if (measure != "eval_loss") state->best_loss = pass.loss;
   state->best_step = state->step;
-  before_best_ = {std::exchange(state->best, value),
-                  std::exchange(state->evals_without_progress, 0)};
+  if (is_progress) state->evals_without_progress = 0;
   Save save{dir_ / "checkpoints" / "best", state->step, to_json(*state), true};
   if (file_.config().checkpoint.async) return start(std::move(save));
   secure(*state);
@@ -162,6 +167,8 @@ void Saver::end_saves(TrainState* state) {
   snapshots_.release();
   if (!std::exchange(has_best_failed_, false)) return;
   state->best = before_best_.value;
+  state->best_loss = before_best_.loss;
+  state->best_step = before_best_.step;
   state->evals_without_progress = before_best_.evals_without_progress;
 }
 
@@ -193,10 +200,9 @@ void Saver::save_again(Again save) {
 }
 
 void Saver::finish(Save save, const WriteFile& write_file) {
-  if (!save.is_best && has_best_failed_) {  // that of the same step
-    save.state.set(best_key(), before_best_.value ? Json(*before_best_.value) : Json());
-    save.state.set("evals_without_progress", Json(before_best_.evals_without_progress));
-  }
+  if (!save.is_best && has_best_failed_)  // that of the same step
+    put_best(before_best_.value, before_best_.loss, before_best_.evals_without_progress,
+             &save.state);
   const bool is_written = write(save, write_file);
   if (save.is_best) {
     has_best_failed_ = !is_written;
@@ -286,14 +292,21 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("seed", Json(file_.config().seed));
   s.set("rng", Json());  // null: all draws are functions of seed and position
   state.scaling.save(&s);
-  s.set(best_key(), state.best ? Json(*state.best) : Json());
-  s.set("evals_without_progress", Json(state.evals_without_progress));
+  put_best(state.best, state.best_loss, state.evals_without_progress, &s);
   s.set("optimizer", Json(file_.config().train.optimizer.name));
   s.set("exact", exact_to_json(ranks_.layout()));
   s.set("numerics", numerics_);
   s.set("weft", Json(kWeftVersion));
   s.set("run", Json(file_.resolved()));
   return s;
+}
+
+void Saver::put_best(const std::optional<double>& value, const std::optional<double>& loss,
+                     int64_t evals_without_progress, Json* state) const {
+  const auto number = [](const std::optional<double>& v) { return v ? Json(*v) : Json(); };
+  state->set(best_key(), number(value));
+  if (file_.config().checkpoint.best != "eval_loss") state->set(kLossOfBest, number(loss));
+  state->set("evals_without_progress", Json(evals_without_progress));
 }
 
 bool Saver::guarded(const std::string& what, int64_t step, const std::function<void()>& fn) {

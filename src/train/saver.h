@@ -22,14 +22,20 @@
 
 namespace weft {
 
+struct EvalPass;
+
 struct TrainState {
   int64_t step = 0, updates = 0;
   StreamState position;
   std::optional<double> best;          // evaluation so far, by checkpoint.best
+  std::optional<double> best_loss;     // its eval_loss, where checkpoint.best is a match
   int64_t best_step = -1;              // of it; -1: before this start
-  int64_t evals_without_progress = 0;  // since then
+  int64_t evals_without_progress = 0;  // without a better value of checkpoint.best
   LossScaling scaling;
 };
+
+// In state.json, of a checkpoint.best that is a match: TrainState::best_loss.
+inline constexpr const char* kLossOfBest = "eval_loss_of_best";
 
 // UserError where an exact-mode checkpoint (its state.json) has other constants than the layout:
 // the run's bits would then match neither.
@@ -71,10 +77,11 @@ class Saver {
   // before it is committed. Ends earlier saves first, as end_saves() does.
   void save_step(TrainState* state);
   void save_step_now(TrainState* state);  // the same, complete when it returns
-  // The value of checkpoint.best's measure at this step: best/ is written where it is better than
-  // before, and the evaluations without progress are counted. Where the disk fails the state
-  // becomes what it was, so that the next better one is tried again.
-  void keep_best(const std::optional<double>& value, TrainState* state);
+  // The evaluation of this step: best/ is written where checkpoint.best's measure is better than
+  // before, or an equal match has a lower loss; the evaluations without a better measure are
+  // counted. Where the disk fails the state becomes what it was, so that the next better one is
+  // tried again.
+  void keep_best(const EvalPass& pass, TrainState* state);
 
   // With slots: copies the state of this step, if that has not been done. has_met: since the last
   // update all ranks have met, so that all have waited for their last copies; else they meet here.
@@ -125,6 +132,8 @@ class Saver {
   void push(int64_t step);
   bool together(const std::string& what, int64_t step, const std::function<void()>& fn);
   Json to_json(const TrainState& state) const;
+  void put_best(const std::optional<double>& value, const std::optional<double>& loss,
+                int64_t evals_without_progress, Json* state) const;
   // Runs fn; a failure is reported as `what` and returns false. A BugError is not caught.
   bool guarded(const std::string& what, int64_t step, const std::function<void()>& fn);
   std::string best_key() const { return "best_" + file_.config().checkpoint.best; }
@@ -157,8 +166,8 @@ class Saver {
   int64_t saved_step_;
   bool has_best_failed_ = false;
   struct Best {
-    std::optional<double> value;
-    int64_t evals_without_progress = 0;
+    std::optional<double> value, loss;
+    int64_t step = -1, evals_without_progress = 0;
   } before_best_;  // what the state was before the best that is being written
   // Last: their jobs use all of the above. A copy does not wait for what is being written.
   SaveLane copies_, partner_lane_, lane_;

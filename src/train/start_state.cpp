@@ -37,6 +37,8 @@ void load_best(const Json& stored, const std::string& measure, TrainState* state
   const Json* best = stored.find("best_" + measure);
   if (!best || !best->is_number()) return;
   state->best = best->as_number();
+  const Json* loss = stored.find(kLossOfBest);
+  if (measure != "eval_loss" && loss && loss->is_number()) state->best_loss = loss->as_number();
   const Json* without = stored.find("evals_without_progress");
   if (without && without->is_int()) state->evals_without_progress = without->as_int();
 }

@@ -40,7 +40,7 @@ Trainer::Trainer(const RunFile& file, const TrainOptions& options, RunStart star
       pins_(place.slots
                 ? std::make_shared<PinnedSlots>(place.slots, place.local_rank(), backend_.device)
                 : nullptr),
-      state_{0, 0, {}, std::nullopt, -1, 0, LossScaling(c_, engine_)},
+      state_{0, 0, {}, std::nullopt, std::nullopt, -1, 0, LossScaling(c_, engine_)},
       numerics_(numerics_fingerprint(c_, ranks_->layout(), *backend_.kernels, *backend_.device)) {
   if (fault_) fault_->check(c_, ranks_->layout(), session_.model.get());
   meet_others();

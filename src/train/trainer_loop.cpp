@@ -99,7 +99,7 @@ int Trainer::evaluate() {
   if (pass.error) rows_error_ = pass.error;
   if (pass.stop != 0) return pass.stop;
   evaluated_ = state_.step;
-  saver_->keep_best(pass.value(c_.checkpoint.best), &state_);
+  saver_->keep_best(pass, &state_);
   return 0;
 }
 

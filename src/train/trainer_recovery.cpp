@@ -74,7 +74,7 @@ void Trainer::recover() {
   ranks_->note_phase(Phase::kRecovering, step);
   const bool is_previous = place_.has_previous_slots();
   const SlotText text = is_previous ? load_previous(step) : load_slots(step);
-  state_ = {0, 0, {}, std::nullopt, -1, 0, state_.scaling};
+  state_ = {0, 0, {}, std::nullopt, std::nullopt, -1, 0, state_.scaling};
   read_state(text.state, c_, true, &engine_, &state_);
   state_.best_step = text.about.at("best_step").as_int();
   total_ = text.about.at("total").as_int();

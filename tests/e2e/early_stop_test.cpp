@@ -156,3 +156,31 @@ TEST(EarlyStop, TheMeasureMayChange) {
 
 }  // namespace
 }  // namespace weft::testing
+// No answer ever ends, so all matches are 0: the loss decides, also after a resume, while the count
+// is that of the match.
+TEST(EarlyStop, OfEqualMatchesTheLowestLossIsTheBest) {
+  const TinyRun run;
+  run.write("pairs.jsonl", "{\"q\": \"one \", \"a\": \"1\"}\n{\"q\": \"two \", \"a\": \"2\"}\n");
+  const std::string file = (run / "pairs.jsonl").string();
+  const auto train = [&](const Sets& more) {
+    Sets sets = {"data.train=" + file, "data.eval=" + file,     "data.source={q}",
+                 "data.target={a}",    "train.global_batch=2",  "train.eval_every=1",
+                 "eval.generate=2",    "eval.max_new_tokens=1", "checkpoint.best=exact_match",
+                 "train.early_stop=5"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    run.train_well(sets);
+  };
+  const auto best = [&] { return state_of(run.dir() / "checkpoints/best"); };
+  train({"train.lr=1e-3", "train.steps=3"});
+  EXPECT_EQ(best().at("step").as_int(), 3);
+  EXPECT_EQ(best().at("best_exact_match").as_number(), 0);
+  const std::string loss = metric_texts(run.dir(), "eval_loss").at(2);
+  EXPECT_NEAR(best().at("eval_loss_of_best").as_number(), std::stod(loss), 1e-4);
+  EXPECT_EQ(best().at("evals_without_progress").as_int(), 2);
+  train({"train.lr=0", "train.steps=20"});  // the loss stays
+  EXPECT_EQ(best().at("step").as_int(), 3);
+  const Json finished = event_lines(run.dir(), "finished").at(1);
+  EXPECT_EQ(finished.at("step").as_int(), 6);
+  EXPECT_EQ(finished.at("best_step").as_int(), 3);
+}
+
