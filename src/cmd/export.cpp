@@ -11,6 +11,7 @@
 #include "io/file_system.h"
 #include "io/hf_folder.h"
 #include "train/local_copy.h"
+#include "train/run_history.h"
 
 namespace weft {
 namespace {
@@ -74,6 +75,7 @@ int run_export(const Options& options) {
         "give a local folder, and upload it");
   const LocalCopy copy(options.source);
   LogicalModel model = open_logical(copy.path());
+  warn_of_early_stop(copy.path());
   require_all_read(model);
   if (!options.config.empty()) use_config_of(model, resolve_model_path(options.config));
   if (model.config.is_null()) {

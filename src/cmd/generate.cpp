@@ -17,6 +17,7 @@
 #include "planning/backend.h"
 #include "train/local_copy.h"
 #include "train/rank_generator.h"
+#include "train/run_history.h"
 #include "train/signals.h"
 
 namespace weft {
@@ -188,6 +189,7 @@ int run_generate(Options options) {
     require(!stop.empty(), "--stop is empty: give at least one character");
   const auto rank = RankContext::from_environment();
   set_log_quiet(rank && rank->rank > 0);
+  if (!rank) warn_of_early_stop(work.copy.path());
   const Work work(std::move(options));
   if (!rank) warn_of_unknown_tensors(work.source);
   if (rank) {

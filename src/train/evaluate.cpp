@@ -36,9 +36,7 @@ std::string choose_model(const RunConfig& c, const std::string& given) {
   if (!given.empty()) return given;
   const std::filesystem::path run = std::filesystem::path(c.storage) / c.name;
   if (!list_checkpoints(run).empty()) {
-    if (read_history(run).stalled_evals)
-      log_warning("{0} ended early: this is its last step; --model {0}/final is the best model",
-                  run.string());
+    warn_of_early_stop(run, "--model ");
     return run.string();
   }
   if (c.model.init == "random") {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/path.h"
 
 namespace weft {
@@ -62,6 +63,13 @@ RunHistory read_history(const std::filesystem::path& run_dir) {
     }
   }
   return history;
+}
+
+void warn_of_early_stop(const std::filesystem::path& path, const std::string& option) {
+  if (path_kind(path / "checkpoints") != PathKind::kFolder) return;
+  if (!read_history(path).stalled_evals) return;
+  log_warning("{0} ended early: this is its last step; {1}{0}/final is the best model",
+              path.string(), option);
 }
 
 }  // namespace weft

@@ -30,4 +30,8 @@ bool is_stalled(const TrainConfig& train, int64_t evals_without_progress);
 // far as possible.
 RunHistory read_history(const std::filesystem::path& run_dir);
 
+// Where `path` is the directory of a run that train.early_stop ended, its newest checkpoint is not
+// the model in final/. option: the word before a model in the command, such as "--model ".
+void warn_of_early_stop(const std::filesystem::path& path, const std::string& option = "");
+
 }  // namespace weft

@@ -72,6 +72,25 @@ TEST(EarlyStop, FinalIsTheBestNotTheLast) {
   EXPECT_NE(weights_of(run.dir() / "final"), weights_of(last));
 }
 
+// The newest checkpoint is not the model in final/: whoever reads it is told.
+TEST(EarlyStop, TheRunDirectoryIsNotItsBestModel) {
+  const TinyRun run;
+  run.train_well(stalling(run));
+  const std::string dir = run.dir().string(), final = dir + "/final";
+  const auto err_of = [&](const std::string& model, const std::string& out) {
+    return run_to_end({"generate", model, "--prompt", "a", "--max-new-tokens=1"}).err +
+           run_to_end({"export", model, (run / out).string()}).err;
+  };
+  const std::string warning = dir + " ended early: this is its last step; ";
+  const std::string told = err_of(dir, "one");
+  const size_t first = told.find(warning + final + " is the best model");
+  ASSERT_NE(first, std::string::npos) << told;
+  EXPECT_NE(told.find(warning, first + 1), std::string::npos) << told;
+  EXPECT_EQ(err_of(final, "two").find("ended early"), std::string::npos);
+  EXPECT_EQ(err_of(run.checkpoint(3).string(), "three").find("ended early"), std::string::npos);
+  expect_parts(run_to_end(run.words("eval", stalling(run))).err, {warning + "--model " + final});
+}
+
 TEST(EarlyStop, MoreOfItContinues) {
   const TinyRun run;
   run.train_well(stalling(run));
@@ -154,8 +173,6 @@ TEST(EarlyStop, TheMeasureMayChange) {
   EXPECT_EQ(state_of(run.checkpoint(7)).at("best_exact_match").as_number(), 0);
 }
 
-}  // namespace
-}  // namespace weft::testing
 // No answer ever ends, so all matches are 0: the loss decides, also after a resume, while the count
 // is that of the match.
 TEST(EarlyStop, OfEqualMatchesTheLowestLossIsTheBest) {
@@ -184,3 +201,5 @@ TEST(EarlyStop, OfEqualMatchesTheLowestLossIsTheBest) {
   EXPECT_EQ(finished.at("best_step").as_int(), 3);
 }
 
+}  // namespace
+}  // namespace weft::testing
