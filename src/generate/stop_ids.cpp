@@ -22,7 +22,7 @@ void add(std::vector<int32_t>& ids, const Json& value, const char* file) {
 
 bool add_from(std::vector<int32_t>& ids, const Json& config, const char* file) {
   const Json* eos = config.find("eos_token_id");
-  if (eos == nullptr || eos->is_null()) return false;
+  if (eos == nullptr || eos->is_null() || *eos == Json(-1)) return false;  // -1: none
   if (eos->is_array()) {
     for (const Json& id : eos->as_array()) add(ids, id, file);
   } else {

@@ -10,6 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kGeneration = "generation_config.json";
 constexpr const char* kTorchSingle = "pytorch_model.bin";
 constexpr const char* kTorchIndex = "pytorch_model.bin.index.json";
 
@@ -19,6 +20,19 @@ std::optional<ForeignWeights> foreign_weights;
 bool plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
+}
+
+// transformers begins an answer with generation_config.json's token; config.json may then lack it.
+void add_decoder_start(const fs::path& file, Json* config) {
+  const char* key = "decoder_start_token_id";
+  const auto is_token = [](const Json* id) { return id && id->is_int() && id->as_int() >= 0; };
+  const Json* reads_source = config->find("is_encoder_decoder");
+  if (!reads_source || *reads_source != Json(true) || is_token(config->find(key))) return;
+  if (!fs::exists(file)) return;
+  const Json generation = parse_json(read_file(file, size_t{1} << 26), file.string());
+  require(generation.is_object(), "{} holds {}, wanted an object", file.string(),
+          generation.kind());
+  if (const Json* id = generation.find(key); is_token(id)) config->set(key, *id);
 }
 
 }  // namespace
@@ -51,6 +65,7 @@ HfFolder::HfFolder(const fs::path& path) : path_(path) {
   }
   config_ = parse_json(read_file(file, size_t{1} << 26), file.string());
   require(config_.is_object(), "{} holds {}, wanted an object", file.string(), config_.kind());
+  add_decoder_start(path_ / kGeneration, &config_);
 }
 
 const TensorFile& HfFolder::open_file(const fs::path& file) const {
@@ -152,8 +167,8 @@ std::vector<std::string> HfFolder::tensor_names() const {
 
 std::map<std::string, std::string> HfFolder::side_files() const {
   std::map<std::string, std::string> files;
-  const char* name = "generation_config.json";
-  if (fs::exists(path_ / name)) files[name] = read_file(path_ / name, size_t{1} << 26);
+  const fs::path file = path_ / kGeneration;
+  if (fs::exists(file)) files[kGeneration] = read_file(file, size_t{1} << 26);
   return files;
 }
 

@@ -25,6 +25,8 @@ TEST(StopIds, ConfigWhereGenerationConfigLacksIt) {
   EXPECT_EQ(find_stop_ids(nullptr, config, nullptr), Ids{9});
   EXPECT_EQ(find_stop_ids(nullptr, config, &silent), Ids{9});
   EXPECT_EQ(find_stop_ids(nullptr, parse_json(R"({"eos_token_id": null})", "c"), nullptr), Ids{});
+  const Json none = parse_json(R"({"eos_token_id": -1})", "g");  // as of other token ids
+  EXPECT_EQ(find_stop_ids(nullptr, config, &none), Ids{9});
 }
 
 TEST(StopIds, NeitherTheyNorUnknownIdsHaveText) {

@@ -38,6 +38,26 @@ TEST(HfFolder, SingleFile) {
   EXPECT_EQ(hf.side_files().size(), 1u);
 }
 
+// As transformers generates; what config.json has comes first.
+TEST(HfFolder, ADecoderMayStartWithTheGenerationConfigsToken) {
+  TemporaryFolder folder;
+  const auto start_of = [&](const std::string& config) {
+    put(folder / "config.json", config);
+    const Json read = HfFolder(folder.path()).config();
+    const Json* id = read.find("decoder_start_token_id");
+    return id ? id->as_int() : -2;
+  };
+  const std::string pair = R"({"is_encoder_decoder": true, "pad_token_id": 1)";
+  EXPECT_EQ(start_of(pair + "}"), -2);
+  put(folder / "generation_config.json", R"({"decoder_start_token_id": 5})");
+  EXPECT_EQ(start_of(pair + "}"), 5);
+  EXPECT_EQ(start_of(pair + R"(, "decoder_start_token_id": -1})"), 5);
+  EXPECT_EQ(start_of(pair + R"(, "decoder_start_token_id": 3})"), 3);
+  EXPECT_EQ(start_of(R"({"is_encoder_decoder": false})"), -2);
+  put(folder / "generation_config.json", R"({"decoder_start_token_id": -1})");
+  EXPECT_EQ(start_of(pair + "}"), -2);
+}
+
 TEST(HfFolder, ShardsAndAMissingOne) {
   TemporaryFolder folder;
   put(folder / "config.json", "{}");
