@@ -78,15 +78,18 @@ void DeviceFinish::add_squares(const View& view, Ref gradient) {
 }
 
 // Every update follows the norm, and its gradient is one of those that the norm counts: in their
-// order, one update for each.
+// order, each once, one update for each.
 bool DeviceFinish::can_join(const View& view, const std::vector<Node>& finish) const {
   const auto norm = std::find_if(finish.begin(), finish.end(),
                                  [](const Node& node) { return node.op == &kNormOp; });
   if (norm == finish.end() || norm->as<NormAttr>().clips || loss_scale_) return false;
-  std::vector<int> counted, updated;
+  std::vector<int> counted, updated, squares, summed;
   for (auto node = finish.begin(); node != norm; ++node) {
-    if (node->op == &kSquaresOp) counted.push_back(node->inputs[0].id);
+    if (node->op != &kSquaresOp) continue;
+    counted.push_back(node->inputs[0].id);
+    squares.push_back(node->outputs[0].id);
   }
+  for (const Ref partials : norm->inputs) summed.push_back(partials.id);
   for (auto node = norm + 1; node != finish.end() && node->op->traits.is_update; ++node) {
     const bool is_whole = num_elements(view.value(node->inputs[0]).shape) ==
                           num_elements(view.value(node->inputs[1]).shape);
@@ -97,7 +100,7 @@ bool DeviceFinish::can_join(const View& view, const std::vector<Node>& finish) c
     num_updates += g.items.size();
     if (!can_sum_squares(g.types)) return false;
   }
-  return counted == updated && num_updates == updated.size();
+  return squares == summed && counted == updated && num_updates == updated.size();
 }
 
 int64_t DeviceFinish::workspace_bytes() const {
