@@ -96,8 +96,7 @@ struct Work {
         layout(resolve_layout(config, *model)),
         tokenizer(find_tokenizer(options, source)),
         prompts(read_prompts(options.prompts)),
-        ids(encode_prompts(options.prompts, prompts, *tokenizer,
-                           reads_source(*model) ? 0 : model->max_positions())) {
+        ids(encode_prompts(options.prompts, prompts, *tokenizer, *model)) {
     check_ids(options.prompts, ids, model->vocab_size());
     check_generate_layout(layout);
     options.sample.stop_ids = read_stop_ids(*tokenizer, source.config, source.path);
@@ -189,8 +188,8 @@ int run_generate(Options options) {
     require(!stop.empty(), "--stop is empty: give at least one character");
   const auto rank = RankContext::from_environment();
   set_log_quiet(rank && rank->rank > 0);
-  if (!rank) warn_of_early_stop(work.copy.path());
   const Work work(std::move(options));
+  if (!rank) warn_of_early_stop(work.copy.path());
   if (!rank) warn_of_unknown_tensors(work.source);
   if (rank) {
     const StopSignals signals(rank->world.get(), kWords);

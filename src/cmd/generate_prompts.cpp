@@ -33,7 +33,7 @@ std::string name_prompt(const PromptOptions& options, size_t i) {
 }
 
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& text,
-                                   const std::string& name, int64_t max_positions) {
+                                   const std::string& name, const Model& model) {
   std::vector<int32_t> ids;
   tokenizer.encode(text, true, ids);
   if (ids.empty() && tokenizer.bos_id()) ids.push_back(*tokenizer.bos_id());
@@ -42,9 +42,10 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string
                     "give a prompt of at least one character");
   }
   const auto size = static_cast<int64_t>(ids.size());
-  require(max_positions == 0 || size <= max_positions,
-          "{} has {} tokens, but the model has only {} positions", name, size, max_positions);
-  return ids;
+  if (reads_source(model) || size <= model.max_positions()) return ids;
+  throw UserError(fmt::format("{} has {} tokens, but the model has only {} positions", name, size,
+                              model.max_positions()),
+                  fmt::format("shorten the prompt, or {}", model.way_to_more_positions()));
 }
 
 }  // namespace
@@ -67,11 +68,10 @@ std::vector<std::string> read_prompts(const PromptOptions& options) {
 
 std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
                                                  const std::vector<std::string>& prompts,
-                                                 const Tokenizer& tokenizer,
-                                                 int64_t max_positions) {
+                                                 const Tokenizer& tokenizer, const Model& model) {
   std::vector<std::vector<int32_t>> ids;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(encode_prompt(tokenizer, prompts[i], name_prompt(options, i), max_positions));
+    ids.push_back(encode_prompt(tokenizer, prompts[i], name_prompt(options, i), model));
   }
   return ids;
 }

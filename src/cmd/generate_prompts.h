@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/model.h"
 #include "text/tokenizer.h"
 
 namespace weft {
@@ -19,10 +20,10 @@ struct PromptOptions {
 // One of --prompt or of standard input, or one per line of the file.
 std::vector<std::string> read_prompts(const PromptOptions& options);
 
-// UserError naming the prompt that is empty or has max_positions tokens or more (0: any number).
+// UserError naming the prompt that is empty or has more tokens than a decoder has positions.
 std::vector<std::vector<int32_t>> encode_prompts(const PromptOptions& options,
                                                  const std::vector<std::string>& prompts,
-                                                 const Tokenizer& tokenizer, int64_t max_positions);
+                                                 const Tokenizer& tokenizer, const Model& model);
 
 // UserError naming a prompt with an id that the model does not have.
 void check_ids(const PromptOptions& options, const std::vector<std::vector<int32_t>>& ids,

@@ -189,6 +189,8 @@ TEST_F(GenerateCommand, ABadPromptIsLocated) {
   got = generate("--prompts " + file);
   EXPECT_EQ(got.exit_code, 2);
   EXPECT_NE(got.err.find(file + ":3 has 600 tokens"), std::string::npos) << got.err;
+  EXPECT_NE(got.err.find("shorten the prompt, or raise max_position_embeddings"), std::string::npos)
+      << got.err;
   got = generate("", "\n");
   EXPECT_NE(got.err.find("the prompt on standard input is empty"), std::string::npos) << got.err;
 }
