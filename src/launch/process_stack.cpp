@@ -1,8 +1,8 @@
 // launch/process_stack.cpp: registers by ptrace, return addresses from the stack, names from ELF.
 //
-// Frames are followed by their frame pointers where the compiler keeps them (aarch64). Elsewhere
-// the words of the stack that point behind a call are listed: some may be left over from earlier
-// calls.
+// Frames are followed by their frame pointers where the compiler keeps them: all on aarch64, on
+// x86_64 those of a few functions. Beyond these the words of the stack that point behind a call are
+// listed: some may be left over from earlier calls.
 #include "launch/process_stack.h"
 
 #include <cxxabi.h>
@@ -199,18 +199,26 @@ bool read_registers(pid_t thread, Registers* found) {
 }
 
 std::vector<uint64_t> addresses(pid_t pid, const Registers& regs, const ModuleNames& names) {
+#if defined(__aarch64__)
+  constexpr bool kKeepsFrames = true;
+#else
+  constexpr bool kKeepsFrames = false;
+#endif
   std::vector<uint64_t> found = {regs.pc};
-  uint64_t frame = regs.frame;
+  uint64_t frame = regs.frame, beyond = regs.stack;
   std::array<uint64_t, 2> link;
   while (found.size() < kMostFrames && frame >= regs.stack && frame % 8 == 0 &&
          read_words(pid, frame, link.data(), 2) && names.find(link[1])) {
     found.push_back(link[1]);
+    beyond = frame + sizeof link;
     if (link[0] <= frame) break;
     frame = link[0];
   }
-  if (found.size() > 2) return found;
+  const bool is_chain = found.size() > 2;  // a single link may be chance
+  if (kKeepsFrames && is_chain) return found;
+  if (!is_chain) beyond = regs.stack;
   std::array<uint64_t, 256> words;
-  for (uint64_t at = regs.stack; found.size() < kMostFrames && at < regs.stack + (16 << 10);
+  for (uint64_t at = beyond; found.size() < kMostFrames && at < beyond + (16 << 10);
        at += sizeof words) {
     if (!read_words(pid, at & ~uint64_t{7}, words.data(), words.size())) break;
     for (const uint64_t word : words) {
