@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/poly1305.h"
 
 namespace weft {
 namespace {
@@ -12,15 +13,15 @@ namespace {
 // After a large frame the memory goes back: a server has many connections.
 constexpr size_t kKeptBytes = 16 << 10;
 
-Digest tag_of(const HmacSha256& key, uint64_t number, std::string_view header,
-              std::string_view payload) {
+// A key for this frame alone, which nobody else can have for any number and header.
+Poly1305Tag tag_of(const HmacSha256& key, uint64_t number, std::string_view header,
+                   std::string_view payload) {
   HmacSha256 mac = key;
   std::array<char, 8> text;
   for (size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(number >> (8 * i));
   mac.update({text.data(), text.size()});
   mac.update(header);
-  mac.update(payload);
-  return mac.finish();
+  return poly1305(mac.finish(), payload);
 }
 
 uint32_t read_length(std::string_view header) {
@@ -49,9 +50,9 @@ std::string FrameWriter::write(uint8_t kind, std::string_view payload) {
   frame.reserve(kFrameHeaderBytes + payload.size() + kFrameTagBytes);
   for (int i = 0; i < 4; ++i) frame += static_cast<char>(payload.size() >> (8 * i));
   frame += static_cast<char>(kind);
-  const Digest tag = tag_of(key_, number_++, frame, payload);
+  const Poly1305Tag tag = tag_of(key_, number_++, frame, payload);
   frame += payload;
-  frame += bytes_of(tag).substr(0, kFrameTagBytes);
+  frame += bytes_of(tag);
   return frame;
 }
 
@@ -80,8 +81,8 @@ std::optional<Frame> FrameReader::next() {
   if (in.size() < kFrameHeaderBytes + length + kFrameTagBytes) return std::nullopt;
   const std::string_view payload = in.substr(kFrameHeaderBytes, length);
   const std::string_view tag = in.substr(kFrameHeaderBytes + length, kFrameTagBytes);
-  const Digest wanted = tag_of(key_, number_, in.substr(0, kFrameHeaderBytes), payload);
-  if (!equal_in_constant_time(tag, bytes_of(wanted).substr(0, kFrameTagBytes))) {
+  const Poly1305Tag wanted = tag_of(key_, number_, in.substr(0, kFrameHeaderBytes), payload);
+  if (!equal_in_constant_time(tag, bytes_of(wanted))) {
     fail("a message that the peer has not sent, or not now: its tag is wrong");
   }
   ++number_;

@@ -1,0 +1,91 @@
+// base/poly1305.cpp: a polynomial modulo 2^130 - 5, in limbs of 44, 44 and 42 bits.
+#include "base/poly1305.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace weft {
+namespace {
+
+__extension__ typedef unsigned __int128 Wide;
+
+constexpr uint64_t kMask44 = (uint64_t{1} << 44) - 1, kMask42 = (uint64_t{1} << 42) - 1;
+
+struct Limbs {
+  uint64_t low, middle, high;  // weights 1, 2^44, 2^88
+};
+
+uint64_t read_word(const uint8_t* at) {
+  uint64_t word = 0;
+  for (size_t i = 8; i-- > 0;) word = word << 8 | at[i];
+  return word;
+}
+
+Limbs split(uint64_t low, uint64_t high) {
+  return {low & kMask44, (low >> 44 | high << 20) & kMask44, high >> 24};
+}
+
+// What exceeds 2^130 comes back times 5. A little may remain above the limbs' widths.
+void carry(Limbs* sum) {
+  sum->middle += sum->low >> 44, sum->low &= kMask44;
+  sum->high += sum->middle >> 44, sum->middle &= kMask44;
+  sum->low += 5 * (sum->high >> 42), sum->high &= kMask42;
+}
+
+// (sum + 16 bytes + top * 2^128) * r. Products of weight 2^132 and more come back times 20.
+Limbs absorb(Limbs sum, const Limbs& r, const uint8_t* block, uint64_t top) {
+  const Limbs added = split(read_word(block), read_word(block + 8));
+  sum.low += added.low;
+  sum.middle += added.middle;
+  sum.high += added.high + (top << 40);
+  const uint64_t middle20 = 20 * r.middle, high20 = 20 * r.high;
+  const Wide low = Wide{sum.low} * r.low + Wide{sum.middle} * high20 + Wide{sum.high} * middle20;
+  Wide middle = Wide{sum.low} * r.middle + Wide{sum.middle} * r.low + Wide{sum.high} * high20;
+  Wide high = Wide{sum.low} * r.high + Wide{sum.middle} * r.middle + Wide{sum.high} * r.low;
+  middle += static_cast<uint64_t>(low >> 44);
+  high += static_cast<uint64_t>(middle >> 44);
+  Limbs product{static_cast<uint64_t>(low) & kMask44, static_cast<uint64_t>(middle) & kMask44,
+                static_cast<uint64_t>(high) & kMask42};
+  product.low += 5 * static_cast<uint64_t>(high >> 42);
+  product.middle += product.low >> 44, product.low &= kMask44;
+  return product;
+}
+
+// The remainder itself, not one that is larger by the modulus.
+Limbs reduce(Limbs sum) {
+  carry(&sum);
+  carry(&sum);
+  Limbs less{sum.low + 5, sum.middle, sum.high};
+  less.middle += less.low >> 44, less.low &= kMask44;
+  less.high += less.middle >> 44, less.middle &= kMask44;
+  const uint64_t is_less = 0 - (less.high >> 42);  // all ones where the sum is not below
+  less.high &= kMask42;
+  const auto choose = [&](uint64_t a, uint64_t b) { return (a & ~is_less) | (b & is_less); };
+  return {choose(sum.low, less.low), choose(sum.middle, less.middle), choose(sum.high, less.high)};
+}
+
+}  // namespace
+
+Poly1305Tag poly1305(const Digest& one_time_key, std::string_view message) {
+  const Limbs r = split(read_word(one_time_key.data()) & 0x0ffffffc0fffffff,
+                        read_word(one_time_key.data() + 8) & 0x0ffffffc0ffffffc);
+  const auto* at = reinterpret_cast<const uint8_t*>(message.data());
+  size_t left = message.size();
+  Limbs sum{0, 0, 0};
+  for (; left >= 16; at += 16, left -= 16) sum = absorb(sum, r, at, 1);
+  if (left > 0) {
+    std::array<uint8_t, 16> last{};
+    std::copy_n(at, left, last.begin());
+    last[left] = 1;
+    sum = absorb(sum, r, last.data(), 0);
+  }
+  sum = reduce(sum);
+  const Wide total = (Wide{sum.low} | Wide{sum.middle} << 44 | Wide{sum.high} << 88) +
+                     (Wide{read_word(one_time_key.data() + 24)} << 64 |
+                      read_word(one_time_key.data() + 16));  // modulo 2^128
+  Poly1305Tag tag;
+  for (size_t i = 0; i < 16; ++i) tag[i] = static_cast<uint8_t>(total >> (8 * i));
+  return tag;
+}
+
+}  // namespace weft
