@@ -2,6 +2,7 @@
 #include "train/engine.h"
 
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "graph/portion.h"
@@ -83,12 +84,18 @@ StepScalars Engine::update_scalars(double lr, int64_t update_number) const {
 }
 
 void Engine::start_update(double lr, int64_t update_number) {
-  if (started_.sums.target_tokens > 0) executor_->run_finish(update_scalars(lr, update_number));
+  if (started_.sums.target_tokens > 0) {
+    whole_update_.reset();
+    started_update_ = update_number;
+    executor_->run_finish(update_scalars(lr, update_number));
+  }
   in_flight_->add(started_);
 }
 
 Engine::StepResult Engine::end_step() {
   const StepsInFlight::Ended ended = in_flight_->take();
+  if (in_flight_->is_empty() && started_update_)
+    whole_update_ = std::exchange(started_update_, std::nullopt);
   StepResult result{ended.started.sums, ended.grad_norm, ended.loss_scale};
   if (ranks_->size() == 1) result.sums.loss = ended.loss;
   const auto took = StepsInFlight::Clock::now() - ended.started.begun;
@@ -105,6 +112,7 @@ void Engine::drop_steps() {
   generator_.reset();
   copied_weights_.clear();
   in_flight_->drop();
+  started_update_.reset();
 }
 
 void Engine::set_loss_scale(LossScale scale) {

@@ -35,8 +35,13 @@ class Engine {
   void load_weights(const HfFolder& folder) { weights_->load(folder); }
   void init_weights(uint64_t seed) { weights_->init(seed); }
   void load_checkpoint(const CheckpointReader& reader, bool converts = false) {
+    whole_update_.reset();
     weights_->load(reader, converts);
   }
+  // The update that made weights and optimizer state what they are; none while one is being made,
+  // where one was interrupted, and before the first. After a load the caller may know it.
+  std::optional<int64_t> whole_update() const { return whole_update_; }
+  void set_whole_update(int64_t number) { whole_update_ = number; }
 
   // A step consists of its passes, its update and its end, when its results are read. A GPU works
   // through its queue asynchronously, so that the next step may be started before this one has
@@ -99,6 +104,7 @@ class Engine {
   std::unique_ptr<LengthPlans> train_, eval_;
   Executor* executor_;              // of the longest training plan
   StepsInFlight::Started started_;  // the passes that have no update yet
+  std::optional<int64_t> started_update_, whole_update_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<StepsInFlight> in_flight_;
   std::unique_ptr<Generator> generator_;  // null until its first use

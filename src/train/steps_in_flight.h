@@ -37,6 +37,7 @@ class StepsInFlight {
   };
   void add(const Started& step);    // all work queued so far forms a step
   Ended take();                     // waits for the oldest
+  bool is_empty() const { return taken_ == added_; }
   void drop() { taken_ = added_; }  // all of them, when no device works on them any more
 
  private:

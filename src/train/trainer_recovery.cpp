@@ -51,10 +51,15 @@ void Trainer::rejoin() {
   meet_others();
 }
 
+// A rank that was interrupted in the passes of the next step still has the state in its arena: what
+// it would read, from other nodes too, is what it has. fp16 counts an update that it skipped.
 SlotText Trainer::load_slots(int64_t step) {
   SlotText text = read_slot_text(place_, step);
+  const int64_t updates = text.state.at("updates").as_int();
+  if (engine_.whole_update() == updates && !c_.scales_loss()) return text;
   RemoteSlots others(place_);
   engine_.load_checkpoint(open_snapshots(place_, step, engine_.weights().needed_slices(), &others));
+  engine_.set_whole_update(updates);
   return text;
 }
 

@@ -147,6 +147,32 @@ TEST(Engine, BatchWithoutLabelsHasNoLoss) {
   EXPECT_EQ(run_passes(engine, make_batch(4, false)).loss.value(), 0);
 }
 
+// What tells a rank, after another's death, whether its arena still has the state of a snapshot.
+TEST(Engine, KnowsTheUpdateThatItsStateIsOf) {
+  const auto model = small_model();
+  Engine engine(small_config(), *model, alone(), cpu_kernels(), 1);
+  engine.init_weights(1);
+  const Batch batch = make_batch(4), none = make_batch(4, false);
+  engine.start_passes(batch);
+  EXPECT_EQ(engine.whole_update(), std::nullopt);
+  engine.start_update(1e-3, 1);
+  EXPECT_EQ(engine.whole_update(), std::nullopt) << "may be in progress";
+  engine.end_step();
+  EXPECT_EQ(engine.whole_update(), 1);
+  engine.start_passes(batch);
+  engine.drop_steps();
+  EXPECT_EQ(engine.whole_update(), 1) << "passes change nothing";
+  engine.start_passes(batch);
+  engine.start_update(1e-3, 2);
+  engine.drop_steps();
+  EXPECT_EQ(engine.whole_update(), std::nullopt);
+  run_step(engine, none, 1e-3, 2);
+  EXPECT_EQ(engine.whole_update(), std::nullopt) << "a step without targets has no update";
+  engine.set_whole_update(7);
+  run_step(engine, none, 1e-3, 8);
+  EXPECT_EQ(engine.whole_update(), 7);
+}
+
 // On the CPU a step is done when it is started; its results wait until they are read.
 TEST(Engine, StepsEndInTheirOrder) {
   const auto model = small_model();
