@@ -41,8 +41,10 @@ bool Parking::is_late(int rank) const {
   if (ranks_.number(rank) == 0 && ranks_.world().is_finishing()) return false;
   const Phase phase = ranks_.world().heartbeat(rank).read().phase;
   const bool is_new = phase == Phase::kStarting || phase == Phase::kRecovering;
-  const bool is_given_less = is_new || (is_hurried_ && !watch_.is_alive(rank));
-  const int64_t allowed = is_given_less ? options_.hung_park_ms : options_.park_ms;
+  const bool is_hung = is_hurried_ && !watch_.is_alive(rank);
+  const int64_t allowed = is_new    ? options_.new_park_ms
+                          : is_hung ? options_.hung_park_ms
+                                    : options_.park_ms;
   return Clock::now() >= *began_ + std::chrono::milliseconds(allowed);
 }
 

@@ -18,7 +18,7 @@ class ParkingTest : public ::testing::Test {
     options.num_ranks = 2;
     options.program = WEFT_RANK_PROGRAM;
     options.argv = {"rank_program", "2", "deaf"};
-    options.park_ms = options.hung_park_ms = 0;
+    options.park_ms = options.hung_park_ms = options.new_park_ms = 0;
     return options;
   }
   ParkingTest() {
