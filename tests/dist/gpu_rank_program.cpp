@@ -1,26 +1,37 @@
-// tests/dist/gpu_rank_program.cpp: a run whose ranks are processes that share a fake GPU.
+// tests/dist/gpu_rank_program.cpp: a run whose ranks are processes that share a fake GPU or, on
+// several nodes, have one each and a fake NCCL.
 //
 // gpu_rank_program RUN.yaml [KEY=VALUE]...: as supervisor it starts itself and records what `weft
 // train` would; as rank it trains. HANG ("1 200"): the rank, and the call of its first device, that
-// queues work which never ends.
+// queues work which never ends; KILL: likewise, by which kill -9 ends it. With launch.nodes:
+// SECRET_FILE; NCCL_FOLDER, where communicators are (tests/dist/process_nccl.h); the address to
+// join is written there as well (endpoint).
+// gpu_rank_program agent --join HOST:PORT --secret-file FILE: a node's agent.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/call.h"
+#include "launch/agent.h"
 #include "launch/job.h"
+#include "launch/node_job.h"
 #include "launch/rank_context.h"
+#include "tests/dist/process_nccl.h"
 #include "tests/dist/queued_kernels.h"
 #include "tests/fake_device.h"
 #include "train/fault_events.h"
@@ -90,14 +101,28 @@ class SharedFakeDevice : public FakeDevice {
   std::map<std::pair<int64_t, std::byte*>, std::byte*> imported_;
 };
 
-Backend open_fake_gpu(const RankContext& me) {
-  auto own = std::make_unique<SharedFakeDevice>();
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? text : "";
+}
+
+// What HANG or KILL says of this rank's first device.
+int64_t chosen_call(const char* variable, const RankContext& me) {
   int rank = -1;
   int64_t call = 0;
-  if (const char* hang = std::getenv("HANG")) std::istringstream(hang) >> rank >> call;
-  if (rank == me.rank && me.world->generation() == 0) {
-    own->fault = {"any", call, "", rank};
+  std::istringstream(text_of(variable)) >> rank >> call;
+  return rank == me.rank && me.world->generation() == 0 ? call : 0;
+}
+
+Backend open_fake_gpu(const RankContext& me) {
+  auto own = std::make_unique<SharedFakeDevice>();
+  if (const int64_t call = chosen_call("HANG", me); call > 0) {
+    own->fault = {"any", call, "", me.rank};
     own->hangs = true;
+  }
+  if (const int64_t call = chosen_call("KILL", me); call > 0) {
+    own->fault = {"any", call, "", me.rank};
+    own->on_fault = [] { ::kill(::getpid(), SIGKILL); };
   }
   Device* device = own.get();
   return {&queued_kernels(), device, std::move(own)};
@@ -108,10 +133,38 @@ int train(const RunFile& file, const RankContext& me) {
   place.rank = me.rank;
   place.world = me.world;
   place.slots = me.slots;
+  place.node = me.node;
   place.open_device = [&] { return open_fake_gpu(me); };
+  std::unique_ptr<ProcessNccl> nccl;
+  if (me.node) nccl = std::make_unique<ProcessNccl>(text_of("NCCL_FOLDER"));
+  place.nccl = nccl.get();
   TrainOptions options;
   options.quiet = true;
   return train_rank(file, options, place);
+}
+
+int run_nodes(const JobOptions& job, const RunConfig& c, const EventSink& sink) {
+  NodeJobOptions nodes;
+  nodes.job = job;
+  nodes.num_nodes = static_cast<int>(c.launch.nodes);
+  nodes.secret_file = text_of("SECRET_FILE");
+  nodes.agent_argv = {job.argv[0], "agent"};
+  nodes.directory = "/";
+  nodes.join_ms = 60'000;
+  return run_node_job(nodes, [&](const char* event, int rank, const std::string& text) {
+    if (std::string_view(event) == "listening")
+      std::ofstream(std::filesystem::path(text_of("NCCL_FOLDER")) / "endpoint") << text << "\n";
+    sink(event, rank, text);
+  });
+}
+
+int run_as_agent(const std::vector<std::string>& words) {
+  require(words.size() == 6, "usage: {} agent --join HOST:PORT --secret-file FILE", words[0]);
+  AgentOptions options;
+  options.join = words[3];
+  options.secret_file = words[5];
+  options.is_first = std::getenv(kFirstAgentVariable) != nullptr;
+  return run_agent(options);
 }
 
 // As cmd/train.cpp.
@@ -127,15 +180,17 @@ int supervise(const RunFile& file, std::vector<std::string> words) {
   job.describe_call = describe_latest;
   job.deadline_ms = 1000 * c.launch.hang_timeout_s;
   std::vector<HungRank> hung;
-  return run_local_job(job, [&](const char* event, int rank, const std::string& text) {
+  const EventSink sink = [&](const char* event, int rank, const std::string& text) {
     if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
     if (std::string_view(event) == "died")
       report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
-  });
+  };
+  return c.launch.nodes > 1 ? run_nodes(job, c, sink) : run_local_job(job, sink);
 }
 
 int run(const std::vector<std::string>& words) {
   require(words.size() >= 2, "usage: {} RUN.yaml [KEY=VALUE]...", words[0]);
+  if (words[1] == "agent") return run_as_agent(words);
   const RunFile file(words[1], {words.begin() + 2, words.end()});
   set_log_quiet(true);
   const auto me = RankContext::from_environment();
