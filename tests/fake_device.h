@@ -88,6 +88,30 @@ class FakeQueue {
   std::thread thread_;
 };
 
+// How often a device was called, by kind (FakeDevice::Fault::call).
+class CallCounts {
+ public:
+  void add(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    ++counts_[call];
+  }
+  int64_t of(const std::string& call) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = counts_.find(call);
+    return found == counts_.end() ? 0 : found->second;
+  }
+  int64_t of_all() const {
+    const std::lock_guard lock(mutex_);
+    int64_t sum = 0;
+    for (const auto& [call, count] : counts_) sum += count;
+    return sum;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, int64_t> counts_;
+};
+
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(std::vector<std::string>* log = nullptr) : log_(log) {}
@@ -226,7 +250,7 @@ class FakeDevice : public Device {
   std::function<void()> on_fault;  // instead of the error
   std::function<void()> on_read;   // in each one
   bool hangs = false;              // instead: that call only queues what never ends
-  void count_calls_in(std::atomic<int64_t>* count) { count_ = count; }  // those of the fault's kind
+  void count_calls_in(CallCounts* counts) { counts_ = counts; }
   // A fault: no event holds a queue back, and the lane is slow.
   bool is_careless = false;
   int64_t num_queued(Queue queue) { return queues_[static_cast<size_t>(queue)].pushed(); }
@@ -332,8 +356,8 @@ class FakeDevice : public Device {
   }
 
   void note(const char* call) {
+    if (counts_) counts_->add(call);
     if (fault.call == call || fault.call == "any") {
-      if (count_) ++*count_;
       if (++num_calls_ == fault.number && hangs) return queue().push(never_end);
       if (num_calls_ == fault.number) is_lost_ = true;
     }
@@ -361,7 +385,7 @@ class FakeDevice : public Device {
   int num_events_ = 0;
   std::atomic<int64_t> taken_{0}, num_calls_{0};
   std::atomic<bool> is_lost_{false};
-  std::atomic<int64_t>* count_ = nullptr;
+  CallCounts* counts_ = nullptr;
   FakeCapturedGraph* captured_ = nullptr;  // being captured
   std::set<std::byte*> pinned_;            // by the thread that copies
   Watch watch_;

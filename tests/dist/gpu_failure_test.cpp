@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <map>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
@@ -17,17 +17,24 @@ std::string lost_gpu(int gpu) {
   return fmt::format("GPU {} of {} failed in ", gpu, host);
 }
 
-// How often a healthy run of one rank, or rank 1 of several, makes a call.
-int64_t count_calls(const GpuTrainer& trainer, GpuKind kind, const std::vector<std::string>& sets,
-                    const std::string& call, int counted) {
-  std::atomic<int64_t> count{0};
+struct HealthyRun {
+  CallCounts calls;  // of one rank's device
+  std::vector<std::string> losses;
+};
+
+// Made once for each kind and configuration.
+const HealthyRun& healthy_run(GpuKind kind, const std::vector<std::string>& sets, int counted) {
+  static std::map<std::pair<GpuKind, std::vector<std::string>>, HealthyRun> runs;
+  const auto [at, is_new] = runs.try_emplace({kind, sets});
+  HealthyRun& run = at->second;
+  if (!is_new) return run;
+  const GpuTrainer trainer;
   const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
-    if (rank != counted) return;
-    device.fault = {call, 0, "", rank};
-    device.count_calls_in(&count);
+    if (rank == counted) device.count_calls_in(&run.calls);
   });
   for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.message;
-  return count;
+  run.losses = trainer.metrics("loss");
+  return run;
 }
 
 void expect_whole_checkpoints(const GpuTrainer& trainer) {
@@ -49,11 +56,10 @@ TEST_P(AFailingGpu, EndsARunOfOneRankAndLosesNothing) {
   const bool is_async = std::string(GetParam()) == "read_aside";
   const std::vector<std::string> sets = {is_async ? "checkpoint.async=true"
                                                   : "checkpoint.async=false"};
-  const int64_t calls = count_calls(trainer, GpuKind::kShared, sets, GetParam(), 0);
-  const auto wanted = trainer.metrics("loss");
-  ASSERT_EQ(wanted.size(), 6u);
+  const HealthyRun& healthy = healthy_run(GpuKind::kShared, sets, 0);
+  const int64_t calls = healthy.calls.of(GetParam());
+  ASSERT_EQ(healthy.losses.size(), 6u);
   ASSERT_GT(calls, 6);
-  trainer.clear();
   const auto ends = trainer.train(GpuKind::kShared, sets, [&](int rank, FakeDevice& device) {
     const int64_t number = is_async ? calls * 3 / 4 : calls / 2;  // after a checkpoint
     device.fault = {GetParam(), number, "cudaErrorIllegalAddress", rank};
@@ -66,7 +72,7 @@ TEST_P(AFailingGpu, EndsARunOfOneRankAndLosesNothing) {
   EXPECT_LT(done, 6u);
   expect_whole_checkpoints(trainer);
   trainer.train_well(GpuKind::kShared);
-  EXPECT_EQ(trainer.metrics("loss"), wanted);
+  EXPECT_EQ(trainer.metrics("loss"), healthy.losses);
 }
 
 TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
@@ -74,10 +80,9 @@ TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
     const GpuTrainer trainer;
     const std::vector<std::string> sets = {"parallel.dp=2", "parallel.shard=zero1",
                                            "train.micro_batch=2"};
-    const int64_t calls = count_calls(trainer, kind, sets, GetParam(), 1);
-    const auto wanted = trainer.metrics("loss");
+    const HealthyRun& healthy = healthy_run(kind, sets, 1);
+    const int64_t calls = healthy.calls.of(GetParam());
     if (calls == 0) continue;  // ranks that share a GPU capture nothing
-    trainer.clear();
     const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
       if (rank == 1) device.fault = {GetParam(), calls * 3 / 4, "cudaErrorECCUncorrectable", rank};
     });
@@ -88,9 +93,9 @@ TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
     expect_whole_checkpoints(trainer);
     trainer.train_well(kind, sets);
     if (kind == GpuKind::kShared) {
-      EXPECT_EQ(trainer.metrics("loss"), wanted);
+      EXPECT_EQ(trainer.metrics("loss"), healthy.losses);
     } else {
-      EXPECT_EQ(trainer.metrics("loss").size(), wanted.size());
+      EXPECT_EQ(trainer.metrics("loss").size(), healthy.losses.size());
     }
   }
 }
