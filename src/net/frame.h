@@ -4,8 +4,9 @@
 //
 // The tag is Poly1305 of the payload. Its key, for this frame alone, is HMAC-SHA256, under the
 // session's key for this direction, of the frame's number (8 bytes, counted from 0 by both sides,
-// not sent) and its length and kind. So a frame that is changed, injected, repeated, left out or sent back to its sender is found.
-// Cutting the stream's end is not: protocols close with a frame of their own.
+// not sent) and its length and kind. So a frame that is changed, injected, repeated, left out or
+// sent back to its sender is found. Cutting the stream's end is not: protocols close with a frame
+// of their own.
 //
 // A length is believed only up to the bound of its kind, and memory is taken as bytes arrive.
 #pragma once

@@ -35,8 +35,8 @@ class StepsInFlight {
     double grad_norm;
     LossScale loss_scale;  // fp16: the next step's
   };
-  void add(const Started& step);    // all work queued so far forms a step
-  Ended take();                     // waits for the oldest
+  void add(const Started& step);  // all work queued so far forms a step
+  Ended take();                   // waits for the oldest
   bool is_empty() const { return taken_ == added_; }
   void drop() { taken_ = added_; }  // all of them, when no device works on them any more
 

@@ -42,9 +42,9 @@ TEST(Poly1305, SumsAtTheEdges) {
             "faffffffffffffffffffffffffffffff");
   EXPECT_EQ(hex(poly1305(key_of(1, 0), ones + "\xf0" + std::string(15, '\xff') + "\x11" + zeros)),
             "05000000000000000000000000000000");
-  EXPECT_EQ(hex(poly1305(key_of(1, 0), ones + "\xfb" + std::string(15, '\xfe') +
-                                           std::string(16, '\1'))),
-            "00000000000000000000000000000000");
+  EXPECT_EQ(
+      hex(poly1305(key_of(1, 0), ones + "\xfb" + std::string(15, '\xfe') + std::string(16, '\1'))),
+      "00000000000000000000000000000000");
 }
 
 // `openssl mac ... POLY1305` of 200 messages of 0 to 199 bytes and of one of 100,000.
