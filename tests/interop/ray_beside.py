@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ray_case import make_recorder
-from ray_recovery import Recovery, num_steps
+from ray_recovery import Recovery, num_steps, read_status
 from torch_on_ray import train_function
 
 import workload  # in benchmarks/, which torch_on_ray has put on the path
@@ -97,7 +97,7 @@ TRAINERS = {"TorchTrainer": torch_trainer, "WeftTrainer": weft_trainer}
 def rank_pid(kind, folder, rank):
     if kind == "TorchTrainer":
         return int((folder / f"rank-{rank}").read_text())
-    return json.loads((folder / ".status.json").read_text())["ranks"][rank]["pid"]
+    return read_status(folder)["ranks"][rank]["pid"]
 
 
 def read_lines(folder):

@@ -8,6 +8,7 @@ import sys
 import time
 
 from common import read_metrics, write_run_file
+from ray_recovery import read_status
 from sampling import ROOT
 
 
@@ -167,5 +168,4 @@ def install_wheel(checks, wheel, folder):
 
 def kill_rank(case, name, rank):
     """Once: rank processes are children of weft train; found by the status that it writes."""
-    status = json.loads((case.storage / name / ".status.json").read_text())
-    os.kill(status["ranks"][rank]["pid"], signal.SIGKILL)
+    os.kill(read_status(case.storage / name)["ranks"][rank]["pid"], signal.SIGKILL)

@@ -12,11 +12,15 @@ import time
 from common import events_of, read_metrics
 
 RANK_S, NODE_S = 2.0, 10.0
-LOOK_S, NODES_S, LIMIT_S = 0.005, 0.05, 240.0
+LOOK_S, NODES_S, STATUS_S, LIMIT_S = 0.005, 0.05, 10.0, 240.0
 
 
 def read_status(run_dir):
-    return json.loads((run_dir / ".status.json").read_text())
+    """What the supervisor writes once a second: a short run may have made its first steps before."""
+    file, end = run_dir / ".status.json", time.monotonic() + STATUS_S
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(LOOK_S)
+    return json.loads(file.read_text())
 
 
 def num_steps(run_dir):
