@@ -1,6 +1,5 @@
 """What the checks of weft on Ray share: run files, trainers, a recording callback, processes."""
 
-import json
 import os
 import signal
 import subprocess
