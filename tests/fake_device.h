@@ -358,8 +358,9 @@ class FakeDevice : public Device {
   void note(const char* call) {
     if (counts_) counts_->add(call);
     if (fault.call == call || fault.call == "any") {
-      if (++num_calls_ == fault.number && hangs) return queue().push(never_end);
-      if (num_calls_ == fault.number) is_lost_ = true;
+      const int64_t number = ++num_calls_;
+      if (number == fault.number && hangs) return queue().push(never_end);
+      if (number == fault.number) is_lost_ = true;
     }
     if (!is_lost_) return;
     if (on_fault) on_fault();

@@ -75,9 +75,9 @@ Limbs reduce(Limbs sum) {
   Limbs less{sum.low + 5, sum.middle, sum.high};
   less.middle += less.low >> 44, less.low &= kMask44;
   less.high += less.middle >> 44, less.middle &= kMask44;
-  const uint64_t is_less = 0 - (less.high >> 42);  // all ones where the sum is not below
+  const uint64_t takes_less = 0 - (less.high >> 42);  // all ones where the sum is not below
   less.high &= kMask42;
-  const auto choose = [&](uint64_t a, uint64_t b) { return (a & ~is_less) | (b & is_less); };
+  const auto choose = [&](uint64_t a, uint64_t b) { return (a & ~takes_less) | (b & takes_less); };
   return {choose(sum.low, less.low), choose(sum.middle, less.middle), choose(sum.high, less.high)};
 }
 

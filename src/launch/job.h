@@ -38,7 +38,7 @@ struct JobOptions {
   bool has_snapshots = false;         // ranks get slots for them (SnapshotSlots)
   int64_t park_ms = 10'000;           // for a rank to park; then it is replaced too
   int64_t hung_park_ms = 1'000;       // where others have waited for it until their deadline
-  int64_t new_park_ms = 300;          // for one that starts or recovers
+  int64_t new_park_ms = 300;          // for one that starts or recovers, on several nodes
   int64_t unkillable_ms = 30'000;     // after SIGKILL: the system cannot end it
   bool watches_hangs = false;         // ranks note their phases: those that hang are found
   // A rank's last collective in words (Heartbeat::note_call); empty: not known.

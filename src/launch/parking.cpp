@@ -34,23 +34,28 @@ void Parking::end() {
   static_cast<void>(watch_.find_hung(true));  // what it has seen of earlier processes
 }
 
-// One that lives gets the time of a rank that does not hang. One that starts or recovers has
-// nothing to complete, and may be connecting to a rank that is gone, which nothing ends: a new
-// process is faster. Rank 0 that finishes the run needs nobody and does not park: it ends.
+// It has nothing to complete, and may be connecting to a rank that is gone, which nothing ends: a
+// new process is faster.
+bool Parking::is_new(int rank) const {
+  const Phase phase = ranks_.world().heartbeat(rank).read().phase;
+  return phase == Phase::kStarting || phase == Phase::kRecovering;
+}
+
+// A rank whose heartbeat still changes gets the time of one that does not hang. Rank 0 that
+// finishes the run needs nobody and does not park: it ends.
 bool Parking::is_late(int rank) const {
   if (ranks_.number(rank) == 0 && ranks_.world().is_finishing()) return false;
-  const Phase phase = ranks_.world().heartbeat(rank).read().phase;
-  const bool is_new = phase == Phase::kStarting || phase == Phase::kRecovering;
   const bool is_hung = is_hurried_ && !watch_.is_alive(rank);
-  const int64_t allowed = is_new    ? options_.new_park_ms
-                          : is_hung ? options_.hung_park_ms
-                                    : options_.park_ms;
+  const int64_t allowed = is_new(rank) ? options_.new_park_ms
+                          : is_hung    ? options_.hung_park_ms
+                                       : options_.park_ms;
   return Clock::now() >= *began_ + std::chrono::milliseconds(allowed);
 }
 
+// Not reported: one that has failed is only slow to end, and one that waits for a dead rank while
+// it starts has done nothing wrong.
 void Parking::kill(int rank) {
-  // One that has failed is only slow to end.
-  if (!ranks_.world().failure(rank))
+  if (!ranks_.world().failure(rank) && (is_hurried_ || !is_new(rank)))
     report_hung_(rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid));
   ranks_.kill(rank);
 }

@@ -31,6 +31,7 @@ class Parking {
 
  private:
   using Clock = std::chrono::steady_clock;
+  bool is_new(int rank) const;
   bool is_late(int rank) const;
   void kill(int rank);
 

@@ -13,7 +13,7 @@ namespace {
 // After a large frame the memory goes back: a server has many connections.
 constexpr size_t kKeptBytes = 16 << 10;
 
-// A key for this frame alone, which nobody else can have for any number and header.
+// The key, for this frame alone, is the HMAC of its number and header under the session's key.
 Poly1305Tag tag_of(const HmacSha256& key, uint64_t number, std::string_view header,
                    std::string_view payload) {
   HmacSha256 mac = key;

@@ -47,6 +47,11 @@ class FrameBounds {
 class FrameWriter {
  public:
   FrameWriter(const Digest& key, FrameBounds bounds);
+  // Two frames with the same number would betray the key.
+  FrameWriter(const FrameWriter&) = delete;
+  FrameWriter& operator=(const FrameWriter&) = delete;
+  FrameWriter(FrameWriter&&) = default;
+  FrameWriter& operator=(FrameWriter&&) = default;
   // The frame's bytes; they must be sent in the order of these calls.
   [[nodiscard]] std::string write(uint8_t kind, std::string_view payload);
 

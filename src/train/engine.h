@@ -32,8 +32,14 @@ class Engine {
          int num_threads, Device* device = &host_device());
 
   // Exactly one of these three before the first step.
-  void load_weights(const HfFolder& folder) { weights_->load(folder); }
-  void init_weights(uint64_t seed) { weights_->init(seed); }
+  void load_weights(const HfFolder& folder) {
+    whole_update_.reset();
+    weights_->load(folder);
+  }
+  void init_weights(uint64_t seed) {
+    whole_update_.reset();
+    weights_->init(seed);
+  }
   void load_checkpoint(const CheckpointReader& reader, bool converts = false) {
     whole_update_.reset();
     weights_->load(reader, converts);

@@ -175,7 +175,9 @@ SlotPlace Trainer::reserved_slots() {
 }
 
 void Trainer::snapshot_if_due() {
-  if (saver_->has_slots() && cadence_.is_due(state_.step)) saver_->take_snapshot(state_, true);
+  if (!saver_->has_slots() || !cadence_.is_due(state_.step)) return;
+  steps_->end_pending();  // a copy does not wait for an update that a GPU still works on
+  saver_->take_snapshot(state_, true);
 }
 
 void Trainer::note_step(double seconds) {

@@ -36,6 +36,10 @@ TEST(Poly1305, TheVectorOfTheStandard) {
 // Sums that reach the modulus, 2^128 or 2^130.
 TEST(Poly1305, SumsAtTheEdges) {
   const std::string ones(16, '\xff'), zeros(15, '\0');
+  Digest highest;
+  highest.fill(0xff);
+  EXPECT_EQ(hex(poly1305(highest, std::string(64, '\xff'))), "900fe32bc15fa8d7bca8efe4c7e37eb1");
+  EXPECT_EQ(hex(poly1305(highest, std::string(80, '\xff'))), "b7dab159c89efa2ff98061493f57fa40");
   EXPECT_EQ(hex(poly1305(key_of(2, 0), ones)), "03000000000000000000000000000000");
   EXPECT_EQ(hex(poly1305(key_of(2, 0xff), "\2" + zeros)), "03000000000000000000000000000000");
   EXPECT_EQ(hex(poly1305(key_of(2, 0), "\xfd" + std::string(15, '\xff'))),

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <tuple>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
@@ -24,10 +25,9 @@ struct HealthyRun {
 
 // Made once for each kind and configuration.
 const HealthyRun& healthy_run(GpuKind kind, const std::vector<std::string>& sets, int counted) {
-  static std::map<std::pair<GpuKind, std::vector<std::string>>, HealthyRun> runs;
-  const auto [at, is_new] = runs.try_emplace({kind, sets});
-  HealthyRun& run = at->second;
-  if (!is_new) return run;
+  static std::map<std::tuple<GpuKind, std::vector<std::string>, int>, HealthyRun> runs;
+  HealthyRun& run = runs[{kind, sets, counted}];
+  if (!run.losses.empty()) return run;
   const GpuTrainer trainer;
   const auto ends = trainer.train(kind, sets, [&](int rank, FakeDevice& device) {
     if (rank == counted) device.count_calls_in(&run.calls);

@@ -33,7 +33,11 @@ class ParkingTest : public ::testing::Test {
     }
     return false;
   }
-  const JobOptions options_ = options();
+  void set_phases(Phase first, Phase second) {
+    ranks_.world().heartbeat(0).note(first, 1);
+    ranks_.world().heartbeat(1).note(second, 1);
+  }
+  JobOptions options_ = options();
   LocalRanks ranks_{options_};
   std::vector<int> hung_;
   Parking parking_{options_, ranks_,
@@ -42,6 +46,7 @@ class ParkingTest : public ::testing::Test {
 
 // Reading a stack takes up to seconds, during which an agent gives no sign of life.
 TEST_F(ParkingTest, OneRankIsKilledPerLook) {
+  set_phases(Phase::kPasses, Phase::kPasses);
   parking_.begin("a rank is gone");
   EXPECT_FALSE(parking_.is_quiet());
   EXPECT_EQ(hung_, (std::vector<int>{0}));
@@ -51,11 +56,25 @@ TEST_F(ParkingTest, OneRankIsKilledPerLook) {
 }
 
 TEST_F(ParkingTest, RankZeroThatFinishesIsNeverLate) {
+  set_phases(Phase::kPasses, Phase::kPasses);
   ranks_.world().note_finishing();
   parking_.begin("a rank is gone");
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(parking_.is_quiet());
   EXPECT_EQ(hung_, (std::vector<int>{1}));
   ranks_.kill(0);
+  EXPECT_TRUE(is_quiet_soon());
+}
+
+// One that recovers may wait for the dead rank itself; one that saves completes what it has begun.
+TEST_F(ParkingTest, ARankThatRecoversHasLessTimeAndIsNotAccused) {
+  options_.park_ms = options_.hung_park_ms = 3'600'000;
+  set_phases(Phase::kRecovering, Phase::kSaving);
+  parking_.begin("a rank is gone");
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(parking_.is_quiet());
+  EXPECT_TRUE(ranks_[0].was_killed);
+  EXPECT_FALSE(ranks_[1].was_killed);
+  EXPECT_EQ(hung_, (std::vector<int>{}));
+  ranks_.kill(1);
   EXPECT_TRUE(is_quiet_soon());
 }
 
