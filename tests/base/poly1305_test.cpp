@@ -6,17 +6,12 @@
 #include <algorithm>
 #include <string>
 
+#include "tests/hex.h"
+
 namespace weft::testing {
 namespace {
 
-std::string hex(const Poly1305Tag& tag) {
-  std::string text;
-  for (const uint8_t byte : tag) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
+std::string hex(const Poly1305Tag& tag) { return testing::hex(bytes_of(tag)); }
 
 Digest key_of(uint8_t r, uint8_t s) {
   Digest key{};

@@ -6,18 +6,12 @@
 #include <string>
 
 #include "base/sha256_blocks.h"
+#include "tests/hex.h"
 
 namespace weft::testing {
 namespace {
 
-std::string hex(const Digest& digest) {
-  std::string text;
-  for (const uint8_t byte : digest) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
+std::string hex(const Digest& digest) { return testing::hex(bytes_of(digest)); }
 
 TEST(Sha256, StandardVectors) {
   EXPECT_EQ(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "tests/net/hex.h"
+#include "tests/hex.h"
 
 namespace weft::testing {
 namespace {

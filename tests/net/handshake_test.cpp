@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "tests/net/hex.h"
+#include "tests/hex.h"
 
 namespace weft::testing {
 namespace {

@@ -1,4 +1,4 @@
-// tests/net/hex.h: bytes as text, to compare with those of other programs.
+// tests/hex.h: bytes as text, to compare with those of other programs.
 #pragma once
 
 #include <string>
