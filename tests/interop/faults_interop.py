@@ -234,7 +234,12 @@ class Chain:
                 continue
             self.check_bits(step, self.run_dir / f"checkpoints/step-{step:08}")
         self.check_best(before, after)
-        self.judge(fault, code, text, before, after)
+        self.judge(fault, code, text, before, after, words)
+
+    @staticmethod
+    def names_pruned(words, text):
+        """Of two starts with the same --resume the later one may find it pruned by the other."""
+        return "--resume" in words and "there is no complete checkpoint" in text
 
     def check_bits(self, step, folder):
         got, wanted = self.world.hash(folder), self.world.bits_of(self.mode, step)
@@ -247,7 +252,7 @@ class Chain:
             if after.moved[name] not in before.moved.values():
                 self.check_bits(json.loads((folder / "state.json").read_text())["step"], folder)
 
-    def judge(self, fault, code, text, before, after):
+    def judge(self, fault, code, text, before, after, words):
         no_sound = all(digest in self.damaged for digest in before.committed.values())
         # A start that could save nothing may still have written final/, which is not replaced.
         had_work = self.had_checkpoint or (self.run_dir / "final").exists()
@@ -257,7 +262,8 @@ class Chain:
                     "newest sound checkpoint is of step" in text)
         codes = fault.codes if fault.is_given or fault.signal == 0 else fault.codes | {0}
         may_refuse = fault.rules or fault.second_after_s >= 0
-        self.complain(code not in codes and not is_refused and not is_older and
+        is_pruned = code == 2 and self.second == 0 and self.names_pruned(words, text)
+        self.complain(code not in codes and not is_refused and not is_older and not is_pruned and
                       not (code == 2 and may_refuse and is_refusal(text)),
                       f"exit {code}, wanted one of {sorted(codes)}: {text[-1500:]}")
         if code > 128:
@@ -354,10 +360,9 @@ class Chain:
             done = done.result()
         self.second = done.returncode
         self.tell("second start", f"exit {self.second}: {done.stderr.strip()[-100:]}")
-        # The first start may have pruned the checkpoint that --resume names.
-        is_pruned = "--resume" in words and "there is no complete checkpoint" in done.stderr
         self.complain(self.second != 0 and not (self.second == 2 and (
-            is_refusal(done.stderr) or is_pruned or "--overwrite" in done.stderr)),
+            is_refusal(done.stderr) or self.names_pruned(words, done.stderr) or
+            "--overwrite" in done.stderr)),
             f"a second start exits {self.second}: {done.stderr[-1500:]}")
 
     def send(self, fault, process, ranks):
