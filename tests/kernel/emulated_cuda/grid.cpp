@@ -1,31 +1,29 @@
 // tests/kernel/emulated_cuda/grid.cpp: fibers and their scheduling.
 //
-// A fiber is entered once by setcontext and from then on by longjmp, which unlike swapcontext makes
-// no system call: a turn costs some 20 ns. It lives on and runs the same thread of the next block.
-#undef _FORTIFY_SOURCE  // its longjmp treats a jump to another stack as an attack
+// A fiber lives on and runs the same thread of the next block. Turns are most of the work, so they
+// are a few instructions (switch_stack): swapcontext makes a system call, and glibc's longjmp takes
+// ten times as long.
 #include "tests/kernel/emulated_cuda/grid.h"
 
 #include <fmt/core.h>
-#include <setjmp.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/error.h"
+#include "tests/kernel/emulated_cuda/switch_stack.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #define WEFT_SWITCH_FIBER(stack, bytes) __sanitizer_start_switch_fiber(nullptr, stack, bytes)
 #define WEFT_SWITCHED(from, bytes) __sanitizer_finish_switch_fiber(nullptr, from, bytes)
 #else
-#define WEFT_SWITCH_FIBER(stack, bytes)
-#define WEFT_SWITCHED(from, bytes)
+#define WEFT_SWITCH_FIBER(stack, bytes) ((void)0)
+#define WEFT_SWITCHED(from, bytes) ((void)0)
 #endif
 
 namespace weft::emulated_cuda {
@@ -44,9 +42,8 @@ struct Copy {
 };
 
 struct Fiber {
-  jmp_buf context;
-  void* stack = nullptr;
-  bool is_started = false;
+  void* place = nullptr;  // its stack pointer while others run; nullptr: not started
+  std::byte* stack = nullptr;
   uint3 thread;
   State state;
   int line;  // where it waits
@@ -59,16 +56,19 @@ struct Fiber {
 };
 
 struct Machine {
-  jmp_buf scheduler;
+  void* scheduler = nullptr;    // its stack pointer while a fiber runs
   const void* stack = nullptr;  // of the scheduler
   std::size_t stack_bytes = 0;
-  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<Fiber> fibers;
   unsigned num_threads = 0;  // of the block that runs
   Fiber* running = nullptr;
-  unsigned index = 0;  // of the running one
+  unsigned index = 0;                // of the running one
+  unsigned turn = 0, last_turn = 0;  // of those that run now: the next one, and the end
+  bool is_from_scheduler = false;    // the last switch
   const std::function<void()>* body = nullptr;
   Order order = Order::kForward;
   bool has_askew_copy = false;  // in this block
+  bool has_copies = false;      // now or in an earlier block
   std::vector<std::byte> shared;
   std::byte* shared_begin = nullptr;
 };
@@ -87,50 +87,74 @@ uint64_t turn(uint64_t i, uint64_t n) {
   return i;
 }
 
-void to_scheduler() {
-  Fiber* self = machine.running;
-  if (_setjmp(self->context) == 0) {
-    WEFT_SWITCH_FIBER(machine.stack, machine.stack_bytes);
-    _longjmp(machine.scheduler, 1);
+// Where the stack of fiber `index` begins. Stacks that began at the same offset would share few
+// lines of the caches: every turn would wait for memory.
+std::byte* stack_top(const Fiber& fiber, unsigned index) {
+  constexpr std::size_t kApart = 17 * 64, kOffsets = 60;
+  return fiber.stack + kStackBytes - index % kOffsets * kApart;
+}
+
+// The bounds of the scheduler's stack, of which ASan must know, are learnt from each switch that
+// comes from there.
+void arrive() {
+  if (machine.is_from_scheduler) {
+    WEFT_SWITCHED(&machine.stack, &machine.stack_bytes);
+  } else {
+    WEFT_SWITCHED(nullptr, nullptr);
   }
-  WEFT_SWITCHED(&machine.stack, &machine.stack_bytes);
+}
+
+void fiber_main();
+
+// A stack as weft_switch_stack leaves one, of a fiber that stands before its first instruction.
+void* prepare_stack(std::byte* top) {
+  auto* words = reinterpret_cast<void**>(top) - kFrameWords;
+  std::fill_n(words, kFrameWords, nullptr);
+  words[kReturnWord] = reinterpret_cast<void*>(fiber_main);
+  return words;
+}
+
+// The next fiber whose turn it is and that can go on runs; `from` keeps the place of who runs now.
+// False: there is none among these turns.
+bool resume_next(void** from, bool is_from_scheduler) {
+  for (; machine.turn < machine.last_turn; ++machine.turn) {
+    const auto index = static_cast<unsigned>(turn(machine.turn, machine.num_threads));
+    Fiber& fiber = machine.fibers[index];
+    if (fiber.state != State::kReady) continue;
+    ++machine.turn;
+    machine.running = &fiber;
+    machine.index = index;
+    threadIdx = fiber.thread;
+    machine.is_from_scheduler = is_from_scheduler;
+    if (fiber.place == nullptr) fiber.place = prepare_stack(stack_top(fiber, index));
+    WEFT_SWITCH_FIBER(fiber.stack, kStackBytes);
+    weft_switch_stack(from, fiber.place);
+    return true;
+  }
+  return false;
+}
+
+// The running fiber waits: the next one continues, or where there is none, the scheduler.
+void give_way() {
+  Fiber* self = machine.running;
+  if (!resume_next(&self->place, false)) {
+    WEFT_SWITCH_FIBER(machine.stack, machine.stack_bytes);
+    weft_switch_stack(&self->place, machine.scheduler);
+  }
+  arrive();
 }
 
 void fiber_main() {
-  WEFT_SWITCHED(&machine.stack, &machine.stack_bytes);
+  arrive();
   for (;;) {
     (*machine.body)();
     machine.running->state = State::kDone;
-    to_scheduler();
+    give_way();
   }
-}
-
-void start(Fiber* fiber) {
-  static ucontext_t context;  // not in this frame, which is left for good
-  getcontext(&context);
-  context.uc_stack.ss_sp = fiber->stack;
-  context.uc_stack.ss_size = kStackBytes;
-  context.uc_link = nullptr;
-  makecontext(&context, fiber_main, 0);
-  fiber->is_started = true;
-  setcontext(&context);
-}
-
-void resume(unsigned index) {
-  Fiber* fiber = machine.fibers[index].get();
-  machine.running = fiber;
-  machine.index = index;
-  threadIdx = fiber->thread;
-  if (_setjmp(machine.scheduler) == 0) {
-    WEFT_SWITCH_FIBER(fiber->stack, kStackBytes);
-    if (fiber->is_started) _longjmp(fiber->context, 1);
-    start(fiber);
-  }
-  WEFT_SWITCHED(nullptr, nullptr);
 }
 
 [[noreturn]] void fail(const std::string& what) {
-  for (auto& fiber : machine.fibers) fiber->is_started = false;  // what they held is lost
+  for (Fiber& fiber : machine.fibers) fiber.place = nullptr;  // what they held is lost
   throw BugError(fmt::format("block ({}, {}, {}): {}", blockIdx.x, blockIdx.y, blockIdx.z, what));
 }
 
@@ -144,63 +168,77 @@ std::string place(const Fiber& fiber) {
 
 // Nobody can continue: the block's barrier opens where all wait at the same one.
 void open_barrier() {
-  const Fiber& first = *machine.fibers[0];
+  const Fiber& first = machine.fibers[0];
   for (unsigned i = 0; i < machine.num_threads; ++i) {
-    const Fiber& fiber = *machine.fibers[i];
+    const Fiber& fiber = machine.fibers[i];
     if (fiber.state == State::kAtBlock && first.state == State::kAtBlock &&
         fiber.line == first.line) {
       continue;
     }
     fail(fmt::format("threads wait for each other: {}, {}", place(first), place(fiber)));
   }
-  for (unsigned i = 0; i < machine.num_threads; ++i) machine.fibers[i]->state = State::kReady;
+  for (unsigned i = 0; i < machine.num_threads; ++i) machine.fibers[i].state = State::kReady;
 }
 
 void check_copies() {
   if (machine.has_askew_copy) fail("the addresses of a copy are not multiples of its bytes");
   for (unsigned i = 0; i < machine.num_threads; ++i) {
-    const Fiber& fiber = *machine.fibers[i];
+    const Fiber& fiber = machine.fibers[i];
     const bool are_empty = std::all_of(fiber.groups.begin(), fiber.groups.end(),
                                        [](const auto& group) { return group.empty(); });
     if (!are_empty || !fiber.open.empty()) fail(place(fiber) + " before its copies are");
   }
 }
 
+// Those of the begin-th to the end-th turn that can go on, each until it waits; false: none can.
+bool run_ready(unsigned begin, unsigned end) {
+  machine.turn = begin;
+  machine.last_turn = end;
+  const bool has_moved = resume_next(&machine.scheduler, true);
+  if (has_moved) WEFT_SWITCHED(nullptr, nullptr);
+  return has_moved;
+}
+
+bool are_done() {
+  const auto end = machine.fibers.begin() + machine.num_threads;
+  return std::all_of(machine.fibers.begin(), end,
+                     [](const Fiber& fiber) { return fiber.state == State::kDone; });
+}
+
 void run_block() {
   if (!machine.shared.empty()) std::memset(machine.shared.data(), 0x7f, machine.shared.size());
   machine.has_askew_copy = false;
   for (unsigned i = 0; i < machine.num_threads; ++i) {
-    machine.fibers[i]->state = State::kReady;
-    machine.fibers[i]->open.clear();
-    machine.fibers[i]->groups.clear();
+    machine.fibers[i].state = State::kReady;
+    if (!machine.has_copies) continue;
+    machine.fibers[i].open.clear();
+    machine.fibers[i].groups.clear();
   }
+  // A warp runs until its lanes end or wait for others: its stacks then stay in the first cache.
+  const unsigned together = machine.order == Order::kMixed ? machine.num_threads : 32;
   for (;;) {
-    bool has_moved = false, are_done = true;
-    for (unsigned i = 0; i < machine.num_threads; ++i) {
-      const auto index = static_cast<unsigned>(turn(i, machine.num_threads));
-      const Fiber& fiber = *machine.fibers[index];
-      if (fiber.state == State::kReady) {
-        resume(index);
-        has_moved = true;
-      }
-      are_done = are_done && fiber.state == State::kDone;
+    bool has_moved = false;
+    for (unsigned i = 0; i < machine.num_threads; i += together) {
+      const unsigned end = std::min(i + together, machine.num_threads);
+      while (run_ready(i, end)) has_moved = true;
     }
-    if (are_done) return check_copies();
+    if (are_done()) return check_copies();
     if (!has_moved) open_barrier();
   }
 }
 
 void make_fibers(dim3 block) {
   machine.num_threads = block.x * block.y * block.z;
+  machine.fibers.reserve(kMaxThreads);
   while (machine.fibers.size() < machine.num_threads) {
-    auto fiber = std::make_unique<Fiber>();
-    fiber->stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    ensure(fiber->stack != MAP_FAILED, "no memory for a fiber's stack");
-    machine.fibers.push_back(std::move(fiber));
+    Fiber& fiber = machine.fibers.emplace_back();
+    void* stack = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ensure(stack != MAP_FAILED, "no memory for a fiber's stack");
+    fiber.stack = static_cast<std::byte*>(stack);
   }
   for (unsigned i = 0; i < machine.num_threads; ++i) {
-    machine.fibers[i]->thread = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+    machine.fibers[i].thread = {i % block.x, i / block.x % block.y, i / block.x / block.y};
   }
 }
 
@@ -241,12 +279,13 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::functi
 void sync_block(int line) {
   machine.running->state = State::kAtBlock;
   machine.running->line = line;
-  to_scheduler();
+  give_way();
 }
 
 void start_copy(void* to, const void* from, std::size_t bytes) {
   const auto addresses = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
   if (addresses % bytes != 0) machine.has_askew_copy = true;
+  machine.has_copies = true;
   machine.running->open.push_back({to, from, bytes});
 }
 
@@ -270,9 +309,10 @@ Exchange exchange(unsigned mask, uint64_t offered, int source, int line) {
   self.mask = mask;
   self.source = source;
   self.offered = offered;
-  const auto each_lane = [&](const auto& fn) {  // until one says no; lanes that do not exist: none
-    for (unsigned i = 0; i < 32 && first + i < machine.num_threads; ++i) {
-      if ((mask >> i & 1) != 0 && !fn(*machine.fibers[first + i], i)) return false;
+  // Until one says no; the last lane first, which mostly arrives last. A warp may have fewer.
+  const auto each_lane = [&](const auto& fn) {
+    for (unsigned i = std::min(32u, machine.num_threads - first); i-- > 0;) {
+      if ((mask >> i & 1) != 0 && !fn(machine.fibers[first + i], i)) return false;
     }
     return true;
   };
@@ -280,7 +320,7 @@ Exchange exchange(unsigned mask, uint64_t offered, int source, int line) {
     return fiber.state == State::kAtWarp && fiber.line == line && fiber.mask == mask;
   });
   if (!is_last) {
-    to_scheduler();
+    give_way();
     return self.got;
   }
   unsigned ballot = 0;
@@ -291,7 +331,7 @@ Exchange exchange(unsigned mask, uint64_t offered, int source, int line) {
   each_lane([&](Fiber& fiber, unsigned) {
     const unsigned from = first + static_cast<unsigned>(fiber.source);
     const bool is_there = from < machine.num_threads;
-    fiber.got = {is_there ? machine.fibers[from]->offered : 0x7f7f7f7f7f7f7f7f, ballot};
+    fiber.got = {is_there ? machine.fibers[from].offered : 0x7f7f7f7f7f7f7f7f, ballot};
     fiber.state = State::kReady;
     return true;
   });
