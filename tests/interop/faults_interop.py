@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""500 random faults over a small run that is started again and again: nothing sound is ever lost.
+"""Hundreds of random faults over a small run that is started again and again: nothing sound is ever lost.
 
-    faults_interop.py --weft build/weft [--faults 500] [--seed N] [--chain I]
+    faults_interop.py --weft build/weft [--faults 500] [--seed N] [--chain I]   (500 with FULL=1, else 300)
 
 A chain is a fresh run directory. Its run (exact mode, one rank or dp 2 as it comes, or fast mode with
 one rank; with an evaluation after each step, and so a best/, or without) is started until it is
@@ -33,6 +33,7 @@ from fault_kinds import (choose_fault, copy_aside, damage_checkpoint, Fault, is_
 from fault_model import (BEST, complete_lines, control_checks, find_losses, find_metric_faults, look_at,
                          read_steps)
 from kill_interop import CONFIG, children_of, end_process, is_ours
+from sampling import is_full
 
 STEPS, EVERY = 500, 6  # of the undisturbed run; between checkpoints
 FIRST_STEPS = 30
@@ -462,7 +463,7 @@ def cpu_seconds():
 
 
 def add_arguments(parser):
-    parser.add_argument("--faults", type=int, default=500)
+    parser.add_argument("--faults", type=int, default=500 if is_full() else 300)
     parser.add_argument("--seed", type=int, default=default_seed())
     parser.add_argument("--chain", type=int, help="this chain alone")
 
