@@ -19,9 +19,17 @@ test: tests                    ## every test that needs neither GPU nor outside 
 quickstart: build              ## a small model, trained here, answers in SQL
 	@examples/quickstart/run.sh
 
-wheel: build                   ## build/wheel/weft_ray-*.whl: the program, its libraries, the trainer for Ray
+ifdef CUDA
+wheel:                         ## the same with CUDA: build-cuda/wheel/weft_ray-*+cuda*.whl
+	@tools/setup.sh cuda >/dev/null
+	@mkdir -p build-cuda && cmake --preset cuda $(WEFT_CMAKE_ARGS) >build-cuda/configure.log 2>&1 || { cat build-cuda/configure.log; exit 1; }
+	@cmake --build build-cuda -j $(JOBS) --target weft_wheel
+	@PYTHON=$$(tools/setup.sh wheel) && "$$PYTHON" tools/make_wheel.py build-cuda/wheel/program/weft build-cuda/wheel
+else
+wheel: build                   ## build/wheel/weft_ray-*.whl: the program, its libraries, the trainer for Ray; CUDA=1
 	@cmake --build build -j $(JOBS) --target weft_wheel
 	@PYTHON=$$(tools/setup.sh wheel) && "$$PYTHON" tools/make_wheel.py build/wheel/program/weft build/wheel
+endif
 
 # Long matrices run in part, chosen by the commit's hash; FULL=1 runs all (tests/interop/sampling.py).
 interop: tests wheel               ## the real outside programs read what weft writes, and the reverse; FULL=1

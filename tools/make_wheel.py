@@ -6,7 +6,8 @@
 The wheel is written to FOLDER, under the platform tag that auditwheel finds for its content. `auditwheel repair` is not
 used: it puts libraries into a folder next to the package, and Ray sends the package's own folder to its nodes. The libraries
 lie in weft_ray/lib, where the program finds them ($ORIGIN). From the machine come only those that every Linux of the
-tag has (glibc, libstdc++, libgcc_s). The same input gives the same bytes.
+tag has (glibc, libstdc++, libgcc_s), and of a program with CUDA the libraries that it loads when it needs them: its wheel has
+a version of its own (0.1.0+cuda13) and an extra, cuda, that names NVIDIA's packages. The same input gives the same bytes.
 """
 
 import base64
@@ -32,8 +33,15 @@ def call(*words):
     return subprocess.run([str(word) for word in words], check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
-def version():
-    return re.search(r'kWeftVersion = "([\d.]+)"', (ROOT / "src/base/version.h").read_text()).group(1)
+def cuda_of(program):
+    """The major version of CUDA that the program was built with; None: none."""
+    found = re.search(r"^cuda +.*built with (\d+)\.", call(program, "doctor"), re.M)
+    return found and found.group(1)
+
+
+def version(cuda):
+    plain = re.search(r'kWeftVersion = "([\d.]+)"', (ROOT / "src/base/version.h").read_text()).group(1)
+    return f"{plain}+cuda{cuda}" if cuda else plain
 
 
 def libraries_of(program):
@@ -83,16 +91,19 @@ def copy_program(program, package, licenses):
         (licenses / f"{owner}.txt").write_text(text)
 
 
-def metadata():
+def metadata(cuda):
     """Ray is an extra: as a requirement, `pip install --target`, which Ray uses on nodes, would fetch it once more."""
-    return (f"Metadata-Version: 2.4\nName: {NAME.replace('_', '-')}\nVersion: {version()}\n"
+    packages = [f"nvidia-cublas>={cuda},<{int(cuda) + 1}", f"nvidia-cudnn-cu{cuda}>=9,<10", f"nvidia-nccl-cu{cuda}>=2.26"] if cuda else []
+    return (f"Metadata-Version: 2.4\nName: {NAME.replace('_', '-')}\nVersion: {version(cuda)}\n"
             "Summary: weft, native distributed training of language models, and its trainer for Ray\n"
             "Requires-Python: >=3.10\nLicense-File: LICENSE\n"
-            "Provides-Extra: ray\nRequires-Dist: ray[default,train]>=2.57,<3; extra == 'ray'\n")
+            "Provides-Extra: ray\nRequires-Dist: ray[default,train]>=2.57,<3; extra == 'ray'\n"
+            + ("Provides-Extra: cuda\n" if cuda else "")
+            + "".join(f"Requires-Dist: {package}; extra == 'cuda'\n" for package in packages))
 
 
-def fill(folder, program):
-    package, info = folder / NAME, folder / f"{NAME}-{version()}.dist-info"
+def fill(folder, program, cuda):
+    package, info = folder / NAME, folder / f"{NAME}-{version(cuda)}.dist-info"
     licenses = info / "licenses"
     package.mkdir()
     licenses.mkdir(parents=True)
@@ -102,7 +113,7 @@ def fill(folder, program):
     contents = [f"{p.relative_to(package)} {digest(p.read_bytes())}" for p in sorted(package.rglob("*")) if p.is_file()]
     (package / "DIGEST").write_text(hashlib.sha256("\n".join(contents).encode()).hexdigest()[:16] + "\n")
     shutil.copy(ROOT / "LICENSE", licenses)
-    (info / "METADATA").write_text(metadata())
+    (info / "METADATA").write_text(metadata(cuda))
     (info / "entry_points.txt").write_text(f"[console_scripts]\nweft = {NAME}.program:main\n")
     return info
 
@@ -135,14 +146,15 @@ def platform_tag(wheel):
 
 def main():
     program, out = Path(sys.argv[1]), Path(sys.argv[2])
+    cuda = cuda_of(program)
     with tempfile.TemporaryDirectory(prefix="weft_wheel_") as folder:
         tree = Path(folder) / "tree"
         tree.mkdir()
-        info = fill(tree, program)
-        draft = Path(folder) / f"{NAME}-{version()}-py3-none-linux_{platform.machine()}.whl"
+        info = fill(tree, program, cuda)
+        draft = Path(folder) / f"{NAME}-{version(cuda)}-py3-none-linux_{platform.machine()}.whl"
         write_wheel(tree, info, f"linux_{platform.machine()}", draft)
         tag = platform_tag(draft)
-        wheel = draft.with_name(f"{NAME}-{version()}-py3-none-{tag}.whl")
+        wheel = draft.with_name(f"{NAME}-{version(cuda)}-py3-none-{tag}.whl")
         write_wheel(tree, info, tag, wheel)
         size = wheel.stat().st_size
         if size > MOST_MB * 1_000_000:

@@ -1,6 +1,7 @@
 """weft_ray/node.py: the actor on a node: it starts `weft train` or `weft agent`, watches it, and reads the run's files.
 
-This module is sent to nodes by value: they need Ray, and no weft. It uses the standard library and follow.py.
+This module is sent to nodes by value: they need Ray, and no weft. It uses the standard library and modules that are
+sent with it.
 """
 
 import collections
@@ -23,6 +24,7 @@ import zipfile
 
 from weft_ray.follow import RunFollower, all_metrics, summarize
 from weft_ray.keep import Keeper
+from weft_ray.libraries import with_cuda
 
 # Of other launchers: Ray itself may have been started by one, and weft would take itself for its task.
 FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|SLURMD|TORCHELASTIC)_.*)$")
@@ -65,7 +67,7 @@ def sweep(folder):
 
 
 def clean_environment():
-    return {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+    return with_cuda({name: value for name, value in os.environ.items() if not FOREIGN.match(name)})
 
 
 def end_with(parent):

@@ -8,11 +8,11 @@ from ray import cloudpickle
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from weft_ray import follow, keep, node, program
+from weft_ray import follow, keep, libraries, node, program
 
 AGAIN_S, LONGEST_S = 1.0, 60.0  # before an agent that has ended is started again: twice as long each time, until one has lasted for LONGEST_S
 
-for module in (follow, keep, node):  # nodes do not have them
+for module in (follow, keep, libraries, node):  # nodes do not have them
     cloudpickle.register_pickle_by_value(module)
 
 

@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from weft_ray.libraries import with_cuda
+
 PACKAGE = Path(__file__).resolve().parent
 PROGRAM = PACKAGE / "bin/weft"
 
@@ -16,7 +18,7 @@ def main():
     if words[:1] == ["train"] and ("--engine=ray" in words or ("--engine", "ray") in zip(words, words[1:])):
         from weft_ray import command
         sys.exit(command.main(words[1:]))
-    os.execv(PROGRAM, ["weft", *words])
+    os.execve(PROGRAM, ["weft", *words], with_cuda(os.environ))
 
 
 def digest():

@@ -29,19 +29,19 @@ Json gather_gpus() {
                                       {"memory_bytes", Json(gpu.memory_bytes)},
                                       {"capability", fmt::format("{}.{}", gpu.major, gpu.minor)}});
   }
-  return Json::Object{{"driver", text_or_null(info.driver)},
-                      {"runtime", text_or_null(info.runtime)},
-                      {"cudnn", text_or_null(cudnn_version())},
-                      {"nccl", nccl ? Json(nccl->version()) : Json()},
-                      {"devices", devices}};
+  return Json::Object{
+      {"driver", text_or_null(info.driver)},           {"runtime", text_or_null(info.runtime)},
+      {"cublas", text_or_null(cublas_version())},      {"cudnn", text_or_null(cudnn_version())},
+      {"nccl", nccl ? Json(nccl->version()) : Json()}, {"devices", devices}};
 }
 
 void print_gpus(const Json& gpus) {
   if (gpus.is_null()) return;
   const Json& driver = gpus.at("driver");
-  fmt::print("cuda        {}, built with {}; cuDNN {}, NCCL {}\n",
+  fmt::print("cuda        {}, built with {}; cuBLASLt {}, cuDNN {}, NCCL {}\n",
              driver.is_null() ? "no driver" : "driver for " + driver.as_string(),
-             show(gpus.at("runtime")), show(gpus.at("cudnn")), show(gpus.at("nccl")));
+             show(gpus.at("runtime")), show(gpus.at("cublas")), show(gpus.at("cudnn")),
+             show(gpus.at("nccl")));
   constexpr double kGib = 1024.0 * 1024 * 1024;
   int number = 0;
   for (const Json& gpu : gpus.at("devices").as_array()) {
@@ -57,6 +57,9 @@ std::vector<std::string> missing_gpu_parts() {
   std::vector<std::string> parts;
   std::string why;
   if (count_cuda_devices(&why) == 0) parts.push_back("a GPU: " + why);
+  if (cublas_version().empty())
+    parts.push_back(
+        "cuBLASLt: without it no GPU is used; pip's nvidia-cublas or CUDA's own has it");
   if (cudnn_version().empty())
     parts.push_back(
         fmt::format("cuDNN: the built-in kernel computes all attention ({})", why_no_cudnn()));

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// {"driver", "runtime", "cudnn", "nccl", "devices": [{"name", "memory_bytes", "capability"}]}; null
+// {"driver", "runtime", "cublas", "cudnn", "nccl", "devices": [{"name", "memory_bytes", "capability"}]}; null
 // where the program was built without CUDA. Absent versions are null.
 Json gather_gpus();
 void print_gpus(const Json& gpus);

@@ -30,15 +30,16 @@ if(WEFT_CUDA AND WEFT_CUDNN)
   set(weft_cudnn_exclude "/attention_no_cudnn[.]cpp$")
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/cudnn_library.cpp PROPERTIES
     COMPILE_OPTIONS "-isystem${WEFT_CUDNN_HEADERS}")
-  # Host code that runs once when a pass is captured: half of its compile time is due to -O2.
-  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/attention_graph.cpp PROPERTIES
+  # Host code that runs once when a pass is captured: half of its compile time is due to -O2. Without it the
+  # precompiled headers do not serve.
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cuda/attention_graph.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
     COMPILE_OPTIONS "-O0;-isystem${WEFT_CUDNN_FRONTEND};-isystem${WEFT_CUDNN_HEADERS}")
 else()
   set(weft_cudnn_exclude "/(attention_cudnn|attention_graph|cudnn_library)[.]cpp$")
 endif()
 weft_room(kernel DEPENDS tensor EXCLUDE "/kernel/cpu/level/" ${weft_cudnn_exclude})
-if(WEFT_CUDA)  # cuDNN is loaded on first use (cuda/cudnn_library.cpp)
-  target_link_libraries(weft_kernel PRIVATE CUDA::cublasLt ${CMAKE_DL_LIBS})
+if(WEFT_CUDA)  # cuBLASLt and cuDNN are loaded on first use (cuda/lt_library.cpp, cuda/cudnn_library.cpp)
+  target_link_libraries(weft_kernel PRIVATE ${CMAKE_DL_LIBS})
 endif()
 file(GLOB level_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/cpu/level/*.cpp)
 if(NOT TARGET weft_kernel OR NOT level_sources)

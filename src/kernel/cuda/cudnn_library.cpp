@@ -1,47 +1,33 @@
 // kernel/cuda/cudnn_library.cpp: the functions of cuDNN that its frontend calls, found in the
 // library when they are first called.
 //
-// Loaded and not linked, as NCCL is: a program linked with a library does not start without it, and
-// where there is none weft's built-in attention is used. The same for NVRTC, which the frontend
-// references and attention never calls.
+// Loaded and not linked: where there is none weft's built-in attention is used. The same for NVRTC,
+// which the frontend references and attention never calls.
 #include <cudnn.h>
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <nvrtc.h>
 
 #include <string>
 
 #include "kernel/cuda/attention.h"
+#include "kernel/cuda/forward.h"
 #include "kernel/gpu/cuda_options.h"
 
 namespace {
 
-struct Library {
-  void* handle = nullptr;
-  std::string why;  // it is absent
-};
-
-Library load(const std::string& name) {
-  if (void* handle = ::dlopen(name.c_str(), RTLD_NOW)) return {handle, ""};
-  const char* reason = ::dlerror();  // it names the file
-  return {nullptr, reason ? reason : name};
-}
+using weft::cuda::Library, weft::cuda::load_library;
 
 // In the major versions that this program was built with; they stay loaded.
 const Library& cudnn() {
   static const Library library = [] {
     if (!weft::wants_cudnn()) return Library{nullptr, "WEFT_CUDNN is off"};
-    return load(fmt::format("libcudnn.so.{}", CUDNN_MAJOR));
+    return load_library(fmt::format("libcudnn.so.{}", CUDNN_MAJOR));
   }();
   return library;
 }
 const Library& nvrtc() {
-  static const Library library = load(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000));
+  static const Library library = load_library(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000));
   return library;
-}
-
-void* find(const Library& library, const char* name) {
-  return library.handle ? ::dlsym(library.handle, name) : nullptr;
 }
 
 }  // namespace
@@ -51,12 +37,6 @@ bool weft::cuda::find_cudnn(std::string* why_none) {
   return cudnn().handle != nullptr;
 }
 
-// A function of cuDNN's or NVRTC's header that forwards its arguments.
-#define WEFT_FORWARD(library, absent, Result, name, parameters, arguments)          \
-  Result name parameters {                                                          \
-    static const auto to = reinterpret_cast<decltype(&name)>(find(library, #name)); \
-    return to ? to arguments : absent;                                              \
-  }
 #define WEFT_CUDNN(name, parameters, arguments)                                                    \
   WEFT_FORWARD(cudnn(), CUDNN_STATUS_NOT_INITIALIZED, cudnnStatus_t CUDNNWINAPI, name, parameters, \
                arguments)

@@ -230,6 +230,12 @@ bool try_multiply(const Lt& lt, const LtCall& call, const LtPrepared& prepared,
 
 }  // namespace weft::cuda
 
+std::string weft::cublas_version() {
+  const size_t version = cublasLtGetVersion();  // 130100: 13.1.0
+  if (version == 0) return "";
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 std::string weft::cuda_libraries() {
   const std::string cudnn = cudnn_version();
   return fmt::format("cuBLASLt {}, {}", cublasLtGetVersion(),

@@ -5,6 +5,8 @@
 
 namespace weft {
 
+// Of cuBLASLt, "13.1.0"; empty where the program was built without CUDA, or this machine has none.
+std::string cublas_version();
 // Of cuDNN, "9.19.0"; empty where the program was built without it, or this machine has none.
 std::string cudnn_version();
 // False only where WEFT_CUDNN is "off"; UserError where it is neither on nor off.

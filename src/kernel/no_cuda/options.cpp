@@ -3,6 +3,7 @@
 
 namespace weft {
 
+std::string cublas_version() { return ""; }
 std::string cudnn_version() { return ""; }
 std::string why_no_cudnn() { return "this weft was built without CUDA"; }
 std::string cuda_libraries() { return ""; }

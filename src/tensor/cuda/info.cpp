@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "base/error.h"
+#include "tensor/cuda/library.h"
 #include "tensor/device.h"
 
 namespace weft {
@@ -17,7 +18,11 @@ int count_cuda_devices(std::string* why_none) {
   int driver = 0, count = 0;
   cudaDriverGetVersion(&driver);
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return count;
+  if (error == cudaSuccess && count > 0) {
+    if (cuda::cublas_lt().handle) return count;
+    *why_none = fmt::format("{}: matrix products on a GPU need it", cuda::cublas_lt().why);
+    return 0;
+  }
   if (driver == 0) {
     *why_none = "no NVIDIA driver is loaded";
   } else if (error == cudaErrorInsufficientDriver) {
