@@ -256,6 +256,7 @@ void OptionTable::give(Option& option, const YamlNode& given, const std::string&
     }
     if (node.is_map()) line += "; put quotes around text that begins with {";
     complaints.push_back(line);
+    option.given_ = true;  // one complaint is enough
   } else if (option.required_ && *value == "[]") {
     complaints.push_back(
         fmt::format("{}: {} is an empty list, wanted at least one", where, option.key_));

@@ -2,10 +2,13 @@
 #include "launch/agent.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cmd/command.h"
 #include "comm/call.h"
 #include "launch/slurm_place.h"
@@ -13,6 +16,22 @@
 
 namespace weft {
 namespace {
+
+// `weft train` writes it when it starts, so an agent may be there first. Whether it serves is for
+// the agent to say.
+void wait_for_secret(const std::filesystem::path& file, int64_t seconds) {
+  const auto is_there = [&] {
+    std::error_code none;
+    const auto bytes = std::filesystem::file_size(file, none);
+    return std::filesystem::exists(file, none) && (none || bytes > 0);
+  };
+  if (is_there()) return;
+  log_info("waiting up to {} s for the secret file {}, which the run's first start writes", seconds,
+           file.string());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (!is_there() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+}
 
 int report_lost(const AgentOptions& options, const std::string& agent) {
   const size_t colon = std::min(agent.rfind(':'), agent.size());
@@ -42,7 +61,9 @@ RunCommand add_agent(CommandOptions& app) {
     w->describe_call = describe_latest;
     w->is_first = std::getenv(kFirstAgentVariable) != nullptr;
     w->host = slurm_node_name();
-    return *lost ? report_lost(*w, **lost) : run_agent(*w);
+    if (*lost) return report_lost(*w, **lost);
+    wait_for_secret(w->secret_file, *wait_s);
+    return run_agent(*w);
   };
 }
 

@@ -56,8 +56,8 @@ void check_elastic(const RunConfig& c, std::vector<std::string>* complaints) {
         "launch.nodes");
   } else if (c.launch.min_nodes >= c.launch.nodes) {
     complaints->push_back(
-        fmt::format("launch.min_nodes is {} of launch.nodes {}: an elastic run that may not "
-                    "continue with fewer; lower it, or leave launch.elastic out",
+        fmt::format("launch.min_nodes is {}, which is not below launch.nodes ({}): the run could "
+                    "never continue with fewer nodes; lower it, or leave launch.elastic out",
                     c.launch.min_nodes, c.launch.nodes));
   } else if (c.train.grad_accum != 0) {
     complaints->push_back(

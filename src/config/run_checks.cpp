@@ -64,7 +64,7 @@ void check_nodes(const RunConfig& c, std::vector<std::string>* complaints) {
                     "to one of {} and launch.ranks_per_node to 0, or change dp",
                     c.parallel.dp, c.parallel.tp, ranks, nodes,
                     there == 0 ? "" : fmt::format(" and launch.ranks_per_node {}", there),
-                    list_divisors(ranks)));
+                    list_divisors(c.parallel.dp)));  // tensor-parallel ranks share a node
   } else if (ranks / nodes % c.parallel.tp != 0) {
     const int64_t here = ranks / nodes;
     complaints->push_back(fmt::format(
@@ -191,10 +191,11 @@ void check_batch(const RunConfig& c, std::vector<std::string>* complaints) {
         "micro_batch to a divisor ({})",
         t.global_batch, dp > 1 ? fmt::format(" / dp {}", dp) : "", micro, list_divisors(rows)));
   } else if (t.grad_accum != 0 && t.grad_accum != rows / micro) {
-    complaints->push_back(
-        fmt::format("train.grad_accum is {}, but global_batch {} / (dp {} x micro_batch {}) is {}: "
-                    "leave it at 0",
-                    t.grad_accum, t.global_batch, dp, micro, rows / micro));
+    complaints->push_back(fmt::format(
+        "train.grad_accum is {}, but global_batch {} / (dp {} x {} {}) is {}: leave it "
+        "at 0",
+        t.grad_accum, t.global_batch, dp,
+        c.parallel.mode == "exact" ? "parallel.exact_rows" : "micro_batch", micro, rows / micro));
   }
 }
 

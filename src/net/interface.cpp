@@ -31,10 +31,12 @@ Interface find_interface(const std::string& name) {
     if (name == at->ifa_name || name == text) return {at->ifa_name, text};
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", at->ifa_name, text);
   }
-  throw UserError(name.empty()
-                      ? std::string("launch.interface is empty: wanted an interface or its address")
-                      : fmt::format("launch.interface: this machine has no interface {}", name),
-                  fmt::format("available: {}", known));
+  throw UserError(
+      name.empty()
+          ? std::string("launch.interface is empty: wanted an interface or its address")
+          : fmt::format("launch.interface: this machine has no interface and no IPv4 address {}",
+                        name),
+      fmt::format("available: {}", known));
 }
 
 }  // namespace

@@ -102,9 +102,10 @@ int64_t ranks_on_a_node(const Layout& layout, const Cluster& c) {
   const std::string needs =
       fmt::format("parallel.dp={} x parallel.tp={} needs {} ranks", layout.dp, layout.tp, ranks);
   if (ranks > c.nodes * c.devices_per_node)
-    throw UserError(fmt::format("{}, but the cluster has {} nodes x {} devices = {}", needs,
-                                c.nodes, c.devices_per_node, c.nodes * c.devices_per_node),
-                    "lower parallel.dp, or raise nodes in the cluster file");
+    throw UserError(
+        fmt::format("{}, but the cluster has {} node{} x {} devices = {}", needs, c.nodes,
+                    c.nodes == 1 ? "" : "s", c.devices_per_node, c.nodes * c.devices_per_node),
+        "lower parallel.dp, or raise nodes in the cluster file");
   if (ranks <= c.devices_per_node) return ranks;
   if (ranks % c.devices_per_node != 0)
     throw UserError(

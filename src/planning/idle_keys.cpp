@@ -72,6 +72,8 @@ std::vector<std::string> idle_keys(const RunConfig& c, const Model& model) {
   }
   add_optimizer_keys(c.train.optimizer, &lines);
   add_early_stop(c.train, &lines);
+  if (c.launch.nodes == 1 && c.launch.port != LaunchConfig().port)
+    lines.push_back(fmt::format("launch.port: {} has no effect with one node", c.launch.port));
   if (c.data.target_length != DataConfig().target_length && !reads_source(model)) {
     lines.push_back(
         fmt::format("data.target_length: {} has no effect: this model has no encoder, and "

@@ -120,6 +120,9 @@ TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
   expect_refused(run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=4"},
                  {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2, 4"});
   expect_refused(
+      run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=2", "parallel.tp=2"},
+      {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2 and"});  // 4 would divide a tp group
+  expect_refused(
       run, {"launch.nodes=2", "launch.interface=eth7", "launch.ranks_per_node=4", "parallel.dp=4"},
       {"launch.nodes is 2 and launch.ranks_per_node 4"});
   expect_refused(run, {"launch.nodes=2", "launch.interface=eth7", "parallel.tp=2"},
@@ -129,7 +132,7 @@ TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
     expect_refused(run, {"launch.nodes=2", "parallel.dp=2", lo},
                    {"which other machines cannot reach, but launch.nodes is 2"});
   expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
-                 {"this machine has no interface eth7", "available: "});
+                 {"this machine has no interface and no IPv4 address eth7", "available: "});
   expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface="},
                  {"launch.interface is empty", "available: "});
   const Ended secret = run_to_end(

@@ -64,6 +64,7 @@ TEST(Nodes, AnAgentNeedsTheSecretAndARun) {
   Ended ended = join(run / "nothing");
   EXPECT_EQ(ended.exit_code, 2);
   expect_parts(ended.err, {"nothing", "cannot be read"});
+  expect_parts(ended.err, {"waiting up to 1 s for the secret file"});
   run.write("open", "0123456789abcdef\n");
   ended = join(run / "open");
   EXPECT_EQ(ended.exit_code, 2);

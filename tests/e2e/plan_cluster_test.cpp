@@ -36,6 +36,7 @@ TEST(PlanCluster, ReportsOneAndManyRanks) {
 TEST(PlanCluster, RefusesBadInput) {
   const TinyRun run;
   run.write("bad.yaml", "nodes: 1\nspeed: 3\n");
+  run.write("zero.yaml", "nodes: 0\n");
   const auto refused = [&](const std::vector<std::string>& sets, const std::string& file,
                            const std::vector<std::string>& parts) {
     const Ended ended = run_to_end(run.words("plan", sets, {"--cluster", file}));
@@ -45,7 +46,11 @@ TEST(PlanCluster, RefusesBadInput) {
   refused({}, (run / "bad.yaml").string(), {"bad.yaml:2: unknown key speed", "devices_per_node"});
   refused({}, (run / "none.yaml").string(), {"none.yaml"});
   refused({}, kMany, {"the run computes in fp32", "device.tflops_fp32", "train.precision"});
-  refused({"parallel.dp=4"}, kCores, {"needs 4 ranks, but the cluster has 1 nodes x 2 devices"});
+  refused({"parallel.dp=4"}, kCores, {"needs 4 ranks, but the cluster has 1 node x 2 devices"});
+  const Ended zero = run_to_end(run.words("plan", {}, {"--cluster", (run / "zero.yaml").string()}));
+  EXPECT_EQ(zero.exit_code, 2);
+  expect_parts(zero.err, {"zero.yaml:1: nodes is 0", "devices_per_node must be given"});
+  EXPECT_EQ(zero.err.find("nodes must be given"), std::string::npos) << zero.err;
   const Ended both = run_to_end(run.words("plan", {}, {"--cluster", kCores, "--dump"}));
   EXPECT_EQ(both.exit_code, 2);
 }
