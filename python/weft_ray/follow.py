@@ -5,6 +5,7 @@ This module is sent to nodes by value and uses only the standard library.
 
 import json
 import os
+import re
 from collections import OrderedDict
 
 RECENT = 2000    # steps whose metrics are kept, for checkpoints that are committed later
@@ -59,6 +60,7 @@ class RunFollower:
         self.events = LineFollower(os.path.join(run_dir, "events.jsonl"), at_end=not since)
         self.metrics = LineFollower(os.path.join(run_dir, "metrics.jsonl"))
         self.step = self.eval_step = None  # the last reported; None: not started
+        self.dp = None  # of an elastic run, once it has said with how many it trains
         self.recent = OrderedDict()
 
     def read(self):
@@ -71,6 +73,8 @@ class RunFollower:
                 self.step, self.eval_step = (max(event["step"], one) for one in self.reported)
             elif event["event"] == "checkpoint" and os.path.basename(event["path"]).startswith("step-"):
                 saved.append((event["step"], event["path"]))
+            elif event["event"] == "layout" and (match := re.match(r"dp=(\d+)", event["to"])):
+                self.dp = int(match.group(1))
             elif event["event"] in ("rank_died", "node_lost", "rank failed"):
                 failures.append((event.get("ranks", [event["rank"]]), event["message"]))
         if self.step is None:

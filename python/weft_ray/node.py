@@ -88,6 +88,7 @@ class WeftNode:
         self.program = self.child = self.follower = self.keeper = self.folder = self.run_dir = self.endpoint = None
         self.tail, self.lines = collections.deque(maxlen=TAIL), collections.deque(maxlen=MOST_LINES)
         self.readers, self.why = [], ""  # why: no child could be started
+        self.polling, self.said, self.num_said = threading.Lock(), None, 0
         threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
     def describe(self, digest):
@@ -216,9 +217,14 @@ class WeftNode:
         subprocess.run([self.program, "agent", "--join", self.endpoint, "--secret-file", os.path.join(self.run_dir, "secret"), "--wait", str(REPORT_S),
                         "--lost", f"{host}:{pid}"], env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * REPORT_S, check=False)
 
-    def poll(self, wait_s):
-        """What is new within wait_s seconds; at once where something is."""
-        deadline = time.monotonic() + wait_s
+    def poll(self, wait_s, heard):
+        """What is new within wait_s seconds; at once where something is. heard: how many answers have arrived; the last one is repeated if it has not."""
+        with self.polling:
+            if heard == self.num_said:
+                self.said, self.num_said = self.wait_for_news(time.monotonic() + wait_s), self.num_said + 1
+            return self.said
+
+    def wait_for_news(self, deadline):
         while True:
             news = self.look()
             if news["reports"] or news["failures"] or news["lines"] or news["code"] is not None or time.monotonic() > deadline:
@@ -238,8 +244,8 @@ class WeftNode:
         lines = [self.lines.popleft() for _ in range(len(self.lines))]
         is_started = self.follower is not None and self.follower.step is not None
         reported = (self.follower.step, self.follower.eval_step) if is_started else None
-        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "endpoint": self.endpoint, "code": code,
-                "error": self.error() if code else ""}
+        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "dp": self.follower and self.follower.dp,
+                "endpoint": self.endpoint, "code": code, "error": self.error() if code else ""}
 
     def restarts(self):
         """How many the supervisor has used."""

@@ -5,12 +5,13 @@ import time
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayError
+from ray.exceptions import ActorUnavailableError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from weft_ray import follow, keep, libraries, node, program
 
 AGAIN_S, LONGEST_S = 1.0, 60.0  # before an agent that has ended is started again: twice as long each time, until one has lasted for LONGEST_S
+AWAY_S, AWAY_POLL_S = 60.0, 0.5  # how long an actor may be out of reach before it counts as lost, and how often it is asked meanwhile
 
 for module in (follow, keep, libraries, node):  # nodes do not have them
     cloudpickle.register_pickle_by_value(module)
@@ -48,6 +49,7 @@ class Place:
         self.first = self.actors[0]
         self.opening = [actor.describe.remote(program.digest()) for actor in self.actors]
         self.installing = self.joining = self.polling = None
+        self.heard, self.away_since = 0, None  # answers of poll(); since when the actor is out of reach
         self.gpus, self.is_joined, self.agent = [], False, None  # agent: (host, process id)
 
     def is_open(self, wait_s=0.0):
@@ -85,6 +87,35 @@ class Place:
     def can_be_polled(self):
         """The agent has been started: before that its actor would report the end of the one before."""
         return self.is_joined and self.joining is None
+
+    def news(self):
+        """What poll() has answered, or None: the actor is out of reach for a moment. It says again what was not heard."""
+        polling, self.polling = self.polling, None
+        try:
+            answer = ray.get(polling)
+        except ActorUnavailableError as error:
+            self.wait_for_return(error)
+            return None
+        self.heard, self.away_since = self.heard + 1, None
+        return answer
+
+    def ask(self, call):
+        """The answer of a call that may be made twice."""
+        while True:
+            try:
+                answer = ray.get(call(self.first))
+                self.away_since = None
+                return answer
+            except ActorUnavailableError as error:
+                self.wait_for_return(error)
+
+    def wait_for_return(self, error):
+        """A connection may break for a moment; Ray names an actor that is dead."""
+        now = time.monotonic()
+        self.away_since = self.away_since or now
+        if now > self.away_since + AWAY_S:
+            raise error
+        time.sleep(AWAY_POLL_S)
 
     def open_again(self, error):
         """In the same bundles; where the node is lost, Ray moves them to another."""

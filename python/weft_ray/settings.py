@@ -20,6 +20,7 @@ OWNED = {"name": "RunConfig(name)", "storage": "RunConfig(storage_path)", "launc
 BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
 SCORES = (*BEST, "loss", "grad_norm", "step", "tokens")  # what a checkpoint may be ranked by
 ALL = 1_000_000_000  # checkpoints to keep: no run has more
+JOIN_TIMEOUT_S = 604_800  # the longest that weft knows
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,12 @@ def read_datasets(datasets, sections, config):
     return {name: (dataset, columns) for name, dataset in datasets.items()}
 
 
+def launch_keys(sections, config):
+    """Ray Train waits for a node in place of a lost one as long as it takes, and so does weft, unless the run file says how long."""
+    given = "launch.join_timeout_s" in config or find_key(sections, "launch.join_timeout_s") is not None
+    return {} if given else {"launch.join_timeout_s": JOIN_TIMEOUT_S}
+
+
 def read_settings(run, config, scaling, run_config, datasets):
     """Everything that can be refused without a cluster."""
     text, sections = read_run(run)
@@ -239,7 +246,7 @@ def read_settings(run, config, scaling, run_config, datasets):
         refuse("RunConfig(storage_path)", storage, "with datasets set checkpoint.fallback, a folder that all nodes see, for their rows")
     if fallback is not None and score and kept:
         refuse("RunConfig(storage_path)", storage, "with a checkpoint_score_attribute and num_to_keep it is a folder; leave one of them out")
-    keys = {**config, **scaling_keys, **checkpoint_keys, "name": run_config.name, "storage": storage, "launch.restart_reset_steps": 0}
+    keys = {**config, **scaling_keys, **checkpoint_keys, **launch_keys(sections, config), "name": run_config.name, "storage": storage}
     return Settings(run_config.name, storage, text, ranks, fewest, tp, bundle, scaling.placement_strategy,
                     read_labels(scaling.label_selector, ranks), scaling.use_gpu, keys, run_config.failure_config.max_failures, score,
                     (kept, score) if score and kept else None, fallback,

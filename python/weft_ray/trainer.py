@@ -2,7 +2,7 @@
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayError
 from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
@@ -46,7 +46,7 @@ class WeftTrainer:
             write = ray.remote(num_cpus=0)(rows.write_rows).remote(dataset, columns, self.settings.rows_folder, name)
             try:
                 path, is_strange = ray.get(write)
-            except RayTaskError as error:
+            except RayError as error:  # Ray has tried again where a node was lost
                 raise ControllerError(error) from error
             self.settings.keys[f"data.{name}"] = [path]
             self.strange_rows += [path] if is_strange else []
@@ -75,7 +75,7 @@ class WeftTrainer:
                     failures, reported, is_first = run.failures + 1, run.reported, False
                     if run.has_saved:
                         words = [word for word in words if word in LASTING]
-                    run.report_failures([([0], str(lost))])
+                    run.report_failures([(run.head_ranks, str(lost))])
                     if 0 <= limit < failures:
                         raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(75, "")) from lost
                     warn(f"{lost}; all ranks are started again")

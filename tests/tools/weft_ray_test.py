@@ -89,6 +89,16 @@ class Run(Folder):
         self.add("metrics.jsonl", step(2) + step(3) + step(4))
         self.assertEqual([metrics["step"] for metrics, _ in run.read()[0]], [4])
 
+    def test_how_many_train(self):
+        run = RunFollower(self.folder)
+        self.add("events.jsonl", event("started", step=0))
+        run.read()
+        self.assertIsNone(run.dp)
+        for text, dp in (("dp=1 on 1 node", 1), ("dp=12 on 3 nodes", 12)):
+            self.add("events.jsonl", event("layout", **{"from": "dp=2 on 2 nodes", "to": text, "why": "a node was lost"}))
+            run.read()
+            self.assertEqual(run.dp, dp)
+
     def test_events_before_a_time_are_of_earlier_starts(self):
         run = RunFollower(self.folder, since="2020-02-02T12:00:00")
         self.add("events.jsonl", event("rank_died", time="2020-02-02T11:59:59.999Z", message="long ago"))
