@@ -120,8 +120,8 @@ def check_keys(config):
 def check_ranks(scaling, sections, config):
     """(num_workers, the fewest, tp); num_workers, or the larger of two, must be dp x tp."""
     fewest, most = scaling.num_workers if isinstance(scaling.num_workers, tuple) else (scaling.num_workers, scaling.num_workers)
-    if fewest < most and scaling.placement_strategy not in ("PACK", "SPREAD"):
-        refuse("ScalingConfig(placement_strategy)", scaling.placement_strategy, "with num_workers=(min, max) it is \"PACK\" or \"SPREAD\"")
+    if fewest < most and scaling.placement_strategy != "PACK":
+        refuse("ScalingConfig(placement_strategy)", scaling.placement_strategy, "with num_workers=(min, max) it is \"PACK\": as many workers per node as fit")
     if fewest == 0:
         refuse("ScalingConfig(num_workers)", 0, "there is no local mode; `weft train` runs without Ray")
     sizes = {}
@@ -134,6 +134,8 @@ def check_ranks(scaling, sections, config):
     if most != wanted:
         raise ValueError(f"ScalingConfig(num_workers={scaling.num_workers}), but parallel.dp={sizes['parallel.dp']} x "
                          f"parallel.tp={sizes['parallel.tp']} needs {wanted}: one worker is one rank")
+    if fewest < most and sizes["parallel.dp"] == 1:
+        refuse("ScalingConfig(num_workers)", scaling.num_workers, f"with parallel.dp=1 and parallel.tp={wanted} there is nothing smaller; use one number")
     return wanted, fewest, sizes["parallel.tp"]
 
 
@@ -185,8 +187,8 @@ def read_run_config(run):
     refuse_unknown(run, {"name", "storage_path", "storage_filesystem", "failure_config", "checkpoint_config", "callbacks",
                          "worker_runtime_env", "logging_config"})
     failure = run.failure_config
-    refuse_changed(failure, FailureConfig(), ("controller_failure_limit", "max_preemption_failures",
-                                              "relax_collectives_on_preemption", "preemption_grace_s"),
+    refuse_changed(failure, FailureConfig(), ("max_preemption_failures",), "a preempted node counts in max_failures, as any other that is lost")
+    refuse_changed(failure, FailureConfig(), ("controller_failure_limit", "relax_collectives_on_preemption", "preemption_grace_s"),
                    "weft has one budget, max_failures, and saves by itself when it is asked to stop")
     refuse_unknown(failure, {"max_failures", "controller_failure_limit", "max_preemption_failures",
                              "relax_collectives_on_preemption", "preemption_grace_s", "fail_fast"})

@@ -141,6 +141,9 @@ def check_refusals(case):
     refused(case, "workers", "num_workers=3), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=3))
     refused(case, "elastic workers", "num_workers=(2, 8)), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=(2, 8)))
     refused(case, "elastic on one node", "ScalingConfig(placement_strategy)='STRICT_PACK'", scaling(num_workers=(2, 4), placement_strategy="STRICT_PACK"))
+    refused(case, "elastic and spread", "ScalingConfig(placement_strategy)='SPREAD'", scaling(num_workers=(2, 4), placement_strategy="SPREAD"))
+    refused(case, "elastic with one tensor-parallel group", "ScalingConfig(num_workers)=(2, 4)", lambda: WeftTrainer(
+        {**run, "parallel": {"tp": 4}}, scaling_config=ScalingConfig(num_workers=(2, 4))))
     refused(case, "local mode", "ScalingConfig(num_workers)=0", scaling(num_workers=0))
     refused(case, "two GPUs per rank", "a rank has one GPU", scaling(use_gpu=True, resources_per_worker={"GPU": 2}))
     refused(case, "topology", "ScalingConfig(topology)", scaling(topology="4x4"))
@@ -165,7 +168,7 @@ def check_bad_runs(case):
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "1"
     eight = {**sections(case.folder), "parallel": {"dp": 4, "tp": 2}}
     fails(case, "a cluster that is too small", "they need CPU 8, CPU 1 each; the cluster has CPU 4", case.trainer("small", eight, workers=8))
-    fails(case, "a cluster that is too small, elastic", "of at least 2 nodes with 4 workers each within 1 s (num_workers=(6, 8), CPU 1 each); the cluster has CPU 4",
+    fails(case, "a cluster that is too small, elastic", "of at least 3 nodes with 2 workers each within 1 s (num_workers=(6, 8), CPU 1 each); the cluster has CPU 4",
           case.trainer("small", eight, workers=(6, 8)))
     del os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 
