@@ -12,11 +12,13 @@ from ray.train import BackendConfig, DataConfig
 from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
+from weft_ray import other_ray
 from weft_ray.place import ApartError, Place, reason, warn
 from weft_ray.placement import TIMEOUT_VARIABLE, timeout_s
 from weft_ray.result import make_checkpoint, make_result, stored_steps
 
 POLL_S, LOOK_S, SAVE_S, CLOSE_S = 0.5, 1.0, 120.0, 10.0
+LOST = 75  # exit code: the same command resumes (docs/contract.md)
 OPENINGS = 10  # times timeout_s(), for actors and their runtime environment
 
 
@@ -37,6 +39,15 @@ class SupervisorLost(Exception):
     is_apart = False  # Ray must place all workers again
 
 
+def make_context(trainer):
+    """What callbacks get: a class of Ray's inside, which may change."""
+    try:
+        return TrainRunContext(run_config=trainer.run_config, train_loop_config=trainer.train_loop_config, scaling_config=trainer.scaling_config,
+                               backend_config=BackendConfig(), dataset_config=DataConfig())
+    except (TypeError, ValueError) as error:
+        raise RuntimeError(other_ray(error)) from error
+
+
 class Run:
     """From actors to a Result, an error, or SupervisorLost."""
 
@@ -49,8 +60,7 @@ class Run:
         self.endpoint = self.secret = None
         self.look_at = 0.0  # for more nodes
         self.workers = self.settings.ranks  # that train now: an elastic run may have fewer
-        self.context = TrainRunContext(run_config=trainer.run_config, train_loop_config=trainer.train_loop_config,
-                                       scaling_config=trainer.scaling_config, backend_config=BackendConfig(), dataset_config=DataConfig())
+        self.context = make_context(trainer)
 
     @property
     def head(self):
@@ -175,9 +185,13 @@ class Run:
             raise
 
     def save(self):
+        """trainer.stop_code: how weft train ended, 75 where that is not known."""
+        self.trainer.stop_code = LOST
         try:
             self.head.first.stop.remote(signal.SIGTERM)
-            if self.watch(time.monotonic() + SAVE_S) is None:
+            if end := self.watch(time.monotonic() + SAVE_S):
+                self.trainer.stop_code = end[0] if end[0] >= 0 else LOST
+            else:
                 warn(f"weft train has not ended within {SAVE_S:g} s and is killed: the last step may not be saved")
         except (RayError, ApartError) as error:
             warn(f"the last step may not be saved: {reason(error)}")
@@ -262,7 +276,7 @@ class Run:
             if not ranks and self.died:  # the run has ended for want of a node whose loss was reported
                 continue
             self.died = dict.fromkeys(ranks or [0], message)
-            self.call_back("after_exception", worker_exceptions=self.worker_failures(75, message))
+            self.call_back("after_exception", worker_exceptions=self.worker_failures(LOST, message))
 
     def close(self):
         """Children end with their actors."""

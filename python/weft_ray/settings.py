@@ -90,12 +90,31 @@ def refuse_unknown(config, known):
             refuse(f"{type(config).__name__}({field.name})", getattr(config, field.name), "it is not known to this version of weft")
 
 
+def parse_yaml(what, text):
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{what} is no YAML: {error}") from error
+
+
+def check_whole(key, value, least):
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{key}={value!r}: a whole number of at least {least} was expected")
+    return value
+
+
+def check_text(key, value):
+    if not isinstance(value, str):
+        raise ValueError(f"{key}={value!r}: text was expected")
+    return value
+
+
 def read_run(run):
     """(text, sections) of a run file or a dict of the same form."""
     if isinstance(run, dict):
         return json.dumps(run, indent=1) + "\n", run
     text = Path(run).read_text()
-    sections = yaml.safe_load(text)
+    sections = parse_yaml(run, text)
     if not isinstance(sections, dict):
         raise ValueError(f"{run} is no run file: sections were expected (docs/keys.md)")
     return text, sections
@@ -127,9 +146,7 @@ def check_ranks(scaling, sections, config):
     sizes = {}
     for key in ("parallel.dp", "parallel.tp"):
         written = config.get(key, find_key(sections, key))
-        sizes[key] = 1 if written is None else written
-        if not isinstance(sizes[key], int) or isinstance(sizes[key], bool) or sizes[key] < 1:
-            raise ValueError(f"{key}={sizes[key]!r}: a whole number of at least 1 was expected")
+        sizes[key] = check_whole(key, 1 if written is None else written, 1)
     wanted = sizes["parallel.dp"] * sizes["parallel.tp"]
     if most != wanted:
         raise ValueError(f"ScalingConfig(num_workers={scaling.num_workers}), but parallel.dp={sizes['parallel.dp']} x "
@@ -202,7 +219,7 @@ def read_storage(path, sections, config):
         return os.path.abspath(os.path.expanduser(path)), None
     if not path.startswith("s3://"):
         refuse("RunConfig(storage_path)", path, "a folder that all nodes see, or s3://bucket/prefix, was expected")
-    return path, config.get("checkpoint.fallback", find_key(sections, "checkpoint.fallback")) or ""
+    return path, check_text("checkpoint.fallback", config.get("checkpoint.fallback", find_key(sections, "checkpoint.fallback")) or "")
 
 
 def read_labels(selector, ranks):
@@ -212,8 +229,7 @@ def read_labels(selector, ranks):
 
 def read_datasets(datasets, sections, config):
     """With the columns that the run file's templates name."""
-    texts = [config.get(key, find_key(sections, key)) for key in ("data.text", "data.source", "data.target")]
-    messages = config.get("data.messages", find_key(sections, "data.messages"))
+    *texts, messages = (check_text(key, config.get(key, find_key(sections, key)) or "") for key in ("data.text", "data.source", "data.target", "data.messages"))
     texts = [text for text in texts if text] or ([] if messages else ["{text}"])
     columns = template_columns(texts) + ([messages] if messages else [])
     for name, dataset in datasets.items():

@@ -11,7 +11,7 @@ from weft_ray.elastic import ElasticPlacement
 from weft_ray.place import warn
 from weft_ray.placement import Placement
 from weft_ray.result import open_storage
-from weft_ray.run import Run, SupervisorLost, WeftError
+from weft_ray.run import LOST, Run, SupervisorLost, WeftError
 from weft_ray.settings import read_settings
 
 __all__ = ["WeftError", "WeftTrainer"]
@@ -38,6 +38,7 @@ class WeftTrainer:
         self.words, self.output = [], None  # of the command line: further arguments, and where lines are shown
         self.strange_rows = []  # files of rows that are not those of the run under this name
         self.storage = None  # (file system, the run directory in it)
+        self.stop_code = None  # exit code of weft train after an interrupt
 
     def write_datasets(self):
         """Before workers take their CPUs, some of which Ray Data needs."""
@@ -77,7 +78,7 @@ class WeftTrainer:
                         words = [word for word in words if word in LASTING]
                     run.report_failures([(run.head_ranks, str(lost))])
                     if 0 <= limit < failures:
-                        raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(75, "")) from lost
+                        raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(LOST, "")) from lost
                     warn(f"{lost}; all ranks are started again")
                     run.close()
                     if lost.is_apart:

@@ -21,7 +21,7 @@ from ray_nodes import check_elastic, check_lost_node, check_nodes, check_orphan
 from ray_notebook import check_kernel
 from ray_proofs import check_budget, check_notebook, check_one, check_uneven
 from ray_recovery import NODE_S, RANK_S, Recovery, check_recovery, check_survivors
-from ray_use import check_command, check_datasets, check_examples, check_tune
+from ray_use import check_command, check_datasets, check_examples, check_term, check_tune
 from sampling import is_full
 
 
@@ -175,7 +175,7 @@ def check_bad_runs(case):
 
 # (check, one commit in how many runs it; 0: FULL=1 alone). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_interrupt, 3), (check_budget, 3), (check_one, 3), (check_notebook, 3), (check_kernel, 4), (check_store, 0),
+         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_term, 3), (check_interrupt, 3), (check_budget, 3), (check_one, 3), (check_notebook, 3), (check_kernel, 4), (check_store, 0),
          (check_island, 0), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, 4), (check_orphan, 4), (check_elastic, 0), (check_gpu_ids, 0), (check_tune, 0))
 SECOND = ((check_job, 0),)  # a head with a job server
 

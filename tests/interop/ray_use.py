@@ -80,6 +80,24 @@ def check_command(case):
     case.checks.that(code == 0 and out.startswith("weft "), "without Ray's engine the program itself answers")
 
 
+def check_term(case):
+    """SIGTERM, which `ray job stop` and Kubernetes send: the step is completed and saved, exit 143."""
+    run = sections(case.folder, steps=100_000, every=1000, schedule="constant")
+    file = write_run_file(case.folder / "term.yaml", {"name": "term", "storage": str(case.storage), **run})
+    words = [sys.executable, "-c", "from weft_ray.program import main; main()", "train", str(file), "--engine", "ray"]
+    env = {**os.environ, "RAY_ADDRESS": case.cluster.address, "PYTHONPATH": str(case.folder / "driver")}
+    with subprocess.Popen(words, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=case.folder) as command:
+        for line in command.stdout:
+            if "step " in line and "/100000" in line:
+                break
+        command.terminate()
+        out = command.stdout.read()
+    case.checks.that(command.returncode == 143, "--engine ray, SIGTERM: exit 143", "" if command.returncode == 143 else f"{command.returncode}: {out[-600:]}")
+    steps = len(read_metrics(case.storage / "term")[0])
+    saved = [path.name for path in (case.storage / "term/checkpoints").glob("step-*")]
+    case.checks.equal(saved, [f"step-{steps:08}"], "--engine ray, SIGTERM: the last step is saved")
+
+
 def example(case, name, *words):
     """Runs a program of examples/ray on the cluster, from the root of the repository."""
     env = {**os.environ, "RAY_ADDRESS": case.cluster.address, "PYTHONPATH": str(case.folder / "driver")}

@@ -103,7 +103,7 @@ def add_module(name, **names):
 
 def install():
     """In place of Ray, and of what only a driver has."""
-    add_module("ray", get=get, wait=lambda calls, **_: (list(calls), []), kill=lambda actor: None, remote=Factory, is_initialized=lambda: True)
+    add_module("ray", get=get, wait=lambda calls, **_: (list(calls), []), kill=lambda actor: None, remote=Factory, is_initialized=lambda: True, __version__="2.60.0")
     add_module("ray.cloudpickle", register_pickle_by_value=lambda module: None)
     add_module("ray.exceptions", RayError=RayError, RayActorError=RayActorError, ActorUnavailableError=ActorUnavailableError, RayTaskError=RayTaskError)
     for name in ("ray._private", "ray._private.state", "ray.util", "ray.util.placement_group", "ray.util.scheduling_strategies", "ray.train.v2", "ray.train.v2._internal",
