@@ -36,7 +36,7 @@ class LineFollower:
                 if not data.startswith(self.proof):
                     file.seek(0)
                     self.position, self.proof, data = 0, b"", file.read()
-        except FileNotFoundError:
+        except OSError:  # not there yet, or the storage fails for a moment (EIO, ESTALE): what weft makes of that is its own matter
             return []
         return self.take(data[len(self.proof):])
 

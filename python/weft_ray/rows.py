@@ -3,6 +3,7 @@
 write_rows is sent to a node by value: it uses the standard library and what Ray Data needs itself.
 """
 
+import contextlib
 import filecmp
 import hashlib
 import os
@@ -94,4 +95,5 @@ def write_rows(dataset, columns, folder, name):
 
 def remove_rows(paths):
     for path in paths:
-        os.remove(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)

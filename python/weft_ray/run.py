@@ -130,6 +130,7 @@ class Run:
         self.open()
         name = f"ray-{hashlib.sha256(self.settings.text.encode()).hexdigest()[:8]}.yaml"
         try:
+            self.check_rows()
             path = ray.get(self.head.first.train.remote(self.settings.place, name, self.settings.text, self.keys(), self.words,
                                                os.getcwd(), self.head.gpus, self.reported, self.settings.keep))
             self.check_storage(path)
@@ -162,6 +163,14 @@ class Run:
         if blind:
             raise ControllerError(ValueError(f"{', '.join(blind)} cannot see {path}, which the first node, {self.head.address}, has written: the storage is not "
                                              f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
+
+    def check_rows(self):
+        """A task has written them, on any node."""
+        for name in self.settings.datasets:
+            path, = self.settings.keys[f"data.{name}"]
+            if not self.head.ask(lambda actor, path=path: actor.sees.remote(path)):
+                raise ControllerError(ValueError(f"{self.head.address} cannot see {path}, which Ray has written on another node: the storage is not "
+                                                 f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
 
     def is_seen(self, answer):
         try:
@@ -217,7 +226,7 @@ class Run:
         if news is None:
             return {"code": None}
         self.endpoint = self.endpoint or news["endpoint"]
-        self.failures = self.earlier + news["restarts"]
+        self.failures = max(self.failures, self.earlier + news["restarts"])  # a status file that cannot be read just now takes none back
         self.workers = news["dp"] * self.settings.tp if news["dp"] else self.settings.ranks
         if news["reported"] is not None:
             self.reported = news["reported"]
@@ -280,7 +289,7 @@ class Run:
 
     def close(self):
         """Children end with their actors."""
-        closing = [place.first.close.remote() for place in self.places]
+        closing = [place.first.close.remote() for place in self.places if not place.opening]  # else nobody answers
         if closing:
             ray.wait(closing, num_returns=len(closing), timeout=CLOSE_S)
         for place in self.places:

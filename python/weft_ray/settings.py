@@ -62,7 +62,8 @@ class Settings:
 
     @property
     def rows_folder(self):
-        return os.path.join(self.fallback, self.name, "rows") if self.is_remote else os.path.join(self.run_dir, "rows")
+        folder, name = self.place
+        return os.path.join(folder, f"{name}-rows") if self.is_remote else os.path.join(folder, "rows")  # the copy of a run in an object store has a folder to itself
 
     def check_nodes(self, nodes):
         if self.is_remote and nodes > 1 and not self.fallback:

@@ -8,7 +8,7 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from weft_ray import rows
 from weft_ray.elastic import ElasticPlacement
-from weft_ray.place import warn
+from weft_ray.place import reason, warn
 from weft_ray.placement import Placement
 from weft_ray.result import open_storage
 from weft_ray.run import LOST, Run, SupervisorLost, WeftError
@@ -55,7 +55,10 @@ class WeftTrainer:
     def drop_refused_rows(self, failures):
         """Where weft has refused to train with other rows than before, nobody needs them."""
         if self.strange_rows and any(failure.exit_code == USAGE for failure in failures.values()):
-            ray.get(ray.remote(num_cpus=0)(rows.remove_rows).remote(self.strange_rows))
+            try:
+                ray.get(ray.remote(num_cpus=0)(rows.remove_rows).remote(self.strange_rows))
+            except RayError as error:  # weft's refusal is what the user needs to see
+                warn(f"{', '.join(self.strange_rows)} is not needed, but could not be removed: {reason(error)}")
 
     def fit(self):
         """Ray Train's Result, or its TrainingFailedError. The same name and storage_path resume."""

@@ -9,7 +9,7 @@ import signal
 import yaml
 
 from common import read_metrics, write_run_file
-from ray_case import KILLED, fails, kill_rank, make_recorder, parent_of, processes, same_run, sections
+from ray_case import fails, kill_rank, make_recorder, parent_of, processes, same_run, sections
 
 
 def check_budget(case):
@@ -31,7 +31,8 @@ def check_budget(case):
 
 def check_one(case):
     """One worker, which has no supervisor: its kill costs a failure, the run resumes, and nothing is said of keys that nobody has set."""
-    run = {**sections(case.folder, **KILLED), "parallel": {"dp": 1, "mode": "exact"}}
+    steps = 30
+    run = {**sections(case.folder, every=10, steps=steps, global_batch=4), "parallel": {"dp": 1, "mode": "exact"}}
     own, done, said = case.folder / "own/one", [], io.StringIO()
     case.weft.train(write_run_file(case.folder / "one.yaml", {"name": "one", **run}), own)
     run["launch"] = {"threads": 1}
@@ -47,7 +48,7 @@ def check_one(case):
         trainer.fit()
     same_run(case, case.storage / "one", own, "one worker, killed")
     case.checks.equal([list(one) for one in recorder.exceptions], [[0]], "one worker, killed: after_exception")
-    case.checks.equal([r[2:] for r in recorder.reports if not r[3]], [(step, False) for step in range(1, KILLED["steps"] + 1)], "one worker, killed: every step once")
+    case.checks.equal([r[2:] for r in recorder.reports if not r[3]], [(step, False) for step in range(1, steps + 1)], "one worker, killed: every step once")
     case.checks.that("killed by signal 9" in said.getvalue(), "one worker, killed: said")
     case.checks.that("has no effect" not in said.getvalue(), "one worker: no warning of keys that nobody has set",
                      "".join(line for line in said.getvalue().splitlines(True) if "has no effect" in line))

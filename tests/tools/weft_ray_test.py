@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """tests/tools/weft_ray_test.py: what python/weft_ray reads of a run, without Ray."""
 
+import errno
 import json
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
@@ -53,6 +55,15 @@ class Lines(Folder):
         self.assertEqual(lines.read(), [b"one"])
         (self.folder / "x").write_text("other\nlines, more of them than before\n")
         self.assertEqual(lines.read(), [b"other", b"lines, more of them than before"])
+
+    def test_storage_that_fails_for_a_moment(self):
+        lines = LineFollower(self.folder / "x")
+        self.add("x", "one\n")
+        lines.read()
+        self.add("x", "two\n")
+        with mock.patch("builtins.open", side_effect=OSError(errno.ESTALE, "stale file handle")):
+            self.assertEqual(lines.read(), [])
+        self.assertEqual(lines.read(), [b"two"])
 
     def test_from_the_end(self):
         self.add("x", "old\n")
