@@ -49,6 +49,9 @@ class WeftTrainer:
                 path, is_strange = ray.get(write)
             except RayError as error:  # Ray has tried again where a node was lost
                 raise ControllerError(error) from error
+            except KeyboardInterrupt:
+                ray.cancel(write)  # which removes its draft
+                raise
             self.settings.keys[f"data.{name}"] = [path]
             self.strange_rows += [path] if is_strange else []
 

@@ -134,6 +134,44 @@ class Losses(unittest.TestCase):
 
 
 class Rows(Folder):
+    def test_rows_never_replace_others(self):
+        folder = self.folder
+        with mock.patch.object(rows, "has_same_rows", lambda one, other: Path(one).read_text().split() == Path(other).read_text().split()):
+            def put(text):
+                draft = folder / "draft"
+                draft.write_text(text)
+                path, is_strange = rows.place_rows(draft, folder, "train")
+                return os.path.basename(path), is_strange
+            self.assertEqual(put("rows"), ("train.parquet", False))
+            self.assertEqual(put("rows"), ("train.parquet", False))
+            self.assertEqual(put("rows  "), ("train.parquet", False))  # written by another version of Arrow
+            other = put("other rows")
+            self.assertRegex(other[0], "train-[0-9a-f]{12}.parquet")
+            self.assertTrue(other[1])
+            self.assertEqual(put("other rows"), (other[0], False))  # known since
+            self.assertEqual((folder / "train.parquet").read_text(), "rows")
+            (folder / other[0]).write_text("neither")
+            with self.assertRaisesRegex(RuntimeError, other[0]):
+                put("other rows")
+
+    def test_drafts_of_killed_tasks(self):
+        for name, ages in ((".train-old", (9e4, 9e4)), (".train-long", (9e4, 10)), (".train-new", (10, 10)), (".eval-old", (9e4, 9e4))):
+            (self.folder / name).mkdir()
+            (self.folder / name / "rows").write_text("")
+            for path, age in zip((self.folder / name / "rows", self.folder / name), reversed(ages)):
+                os.utime(path, (time.time() - age,) * 2)
+        rows.sweep(str(self.folder), "train")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), [".eval-old", ".train-long", ".train-new"])
+
+    def test_an_interrupt_cancels_the_task_that_writes(self):
+        one, cancelled = trainer.WeftTrainer.__new__(trainer.WeftTrainer), []
+        one.settings = SimpleNamespace(datasets={"train": (None, ["text"])}, rows_folder="/r/x/rows", keys={})
+        with mock.patch.object(trainer.ray, "remote", lambda **_: lambda task: SimpleNamespace(remote=lambda *_: "task")), \
+                mock.patch.object(trainer.ray, "get", side_effect=KeyboardInterrupt), mock.patch.object(trainer.ray, "cancel", cancelled.append, create=True), \
+                self.assertRaises(KeyboardInterrupt):
+            one.write_datasets()
+        self.assertEqual(cancelled, ["task"])
+
     def test_a_refusal_is_not_hidden(self):
         rows.remove_rows([str(self.folder / "missing")])
         one, said = trainer.WeftTrainer.__new__(trainer.WeftTrainer), io.StringIO()

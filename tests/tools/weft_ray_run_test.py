@@ -20,7 +20,7 @@ import stand_in_ray  # noqa: E402
 
 stand_in_ray.install()
 
-from weft_ray import command, elastic, keep, node, place, placement, program, result, rows, run, settings, trainer  # noqa: E402
+from weft_ray import command, elastic, keep, node, place, placement, program, result, run, settings, trainer  # noqa: E402
 
 RayActorError, RayError, ControllerError = stand_in_ray.RayActorError, stand_in_ray.RayError, stand_in_ray.ControllerError
 
@@ -440,24 +440,6 @@ class Parts(unittest.TestCase):
             os.chmod(one.program, 0o755)
             with self.assertRaisesRegex(RuntimeError, "Exec format error"):
                 one.start(["train"], folder, [])
-
-    def test_rows_never_replace_others(self):
-        with tempfile.TemporaryDirectory() as folder:
-            def put(text):
-                draft = Path(folder) / "draft"
-                draft.write_text(text)
-                path, is_strange = rows.place_rows(draft, folder, "train")
-                return os.path.basename(path), is_strange
-            self.assertEqual(put("rows"), ("train.parquet", False))
-            self.assertEqual(put("rows"), ("train.parquet", False))
-            other = put("other rows")
-            self.assertRegex(other[0], "train-[0-9a-f]{12}.parquet")
-            self.assertTrue(other[1])
-            self.assertEqual(put("other rows"), (other[0], False))  # known since
-            self.assertEqual((Path(folder) / "train.parquet").read_text(), "rows")
-            (Path(folder) / other[0]).write_text("neither")
-            with self.assertRaisesRegex(RuntimeError, other[0]):
-                put("other rows")
 
     def test_an_actor_ends_with_its_raylet(self):
         with subprocess.Popen(["sleep", "60"]) as raylet:
