@@ -3,13 +3,14 @@
 import time
 
 import ray
+import ray.util.client
 from ray._private.state import available_resources_per_node  # as ray.util.tpu does: there is no public name for it
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from weft_ray.place import warn
 from weft_ray.placement import TIMEOUT_VARIABLE, Archive, Node, amount, cluster_text, timeout_s
 
-POLL_S = 0.2
+POLL_S, SETTLE_S = 0.2, 2.0
 
 
 def fitting(resources, bundle):
@@ -25,11 +26,17 @@ def meets(value, condition):
     return (value in [name.strip() for name in names]) != is_other
 
 
-def free_nodes(settings):
-    """What nodes that a worker may be placed on have free."""
-    free = available_resources_per_node()
-    selectors = settings.labels or [{}]
-    return [free.get(node["NodeID"], {}) for node in ray.nodes() if node["Alive"] and
+def free_resources():
+    """{node id: what it has free}. Ray's client does not pass the question on, but a task can ask it."""
+    if ray.util.client.ray.is_connected():
+        return ray.get(ray.remote(num_cpus=0)(available_resources_per_node).remote())
+    return available_resources_per_node()
+
+
+def possible_nodes(settings):
+    """[(what it has free, what it has)] of the nodes that a worker may be placed on."""
+    free, selectors = free_resources(), settings.labels or [{}]
+    return [(free.get(node["NodeID"], {}), node["Resources"]) for node in ray.nodes() if node["Alive"] and
             any(all(meets(node.get("Labels", {}).get(name), text) for name, text in selector.items()) for selector in selectors)]
 
 
@@ -50,12 +57,24 @@ def workers_per_node(settings, nodes):
     return max(parts, key=lambda part: (rounded(settings, part) < settings.ranks, placed[part], part))
 
 
+def choose_workers_per_node(settings):
+    """By what is free. Ray needs a moment to count what was given back just now."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        nodes = possible_nodes(settings)
+        free, all_of_it = ([node[i] for node in nodes] for i in range(2))
+        part = workers_per_node(settings, free)
+        if part == workers_per_node(settings, all_of_it) or time.monotonic() > deadline:
+            return part
+        time.sleep(POLL_S)
+
+
 class ElasticPlacement:
     """As Placement; more() has the nodes that have come since."""
 
     def __init__(self, settings):
         self.settings, self.archive = settings, Archive()
-        self.part = workers_per_node(settings, free_nodes(settings))
+        self.part = choose_workers_per_node(settings)
         self.num_nodes = settings.ranks // self.part
         self.min_nodes = rounded(settings, self.part) // self.part
         if self.min_nodes * self.part > settings.fewest:

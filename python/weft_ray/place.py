@@ -47,10 +47,13 @@ class Place:
             scheduling_strategy=PlacementGroupSchedulingStrategy(self.node.group, index)).remote()
             for index in (self.node.bundles if settings.uses_gpu else self.node.bundles[:1])]
         self.first = self.actors[0]
-        self.opening = [actor.describe.remote(program.digest()) for actor in self.actors]
+        self.opening = self.describe()
         self.installing = self.joining = self.polling = None
         self.heard, self.away_since = 0, None  # answers of poll(); since when the actor is out of reach
         self.gpus, self.is_joined, self.agent = [], False, None  # agent: (host, process id)
+
+    def describe(self):
+        return [actor.describe.remote(program.digest()) for actor in self.actors]
 
     def is_open(self, wait_s=0.0):
         """Whether actors and program are there. RayError: they could not be started."""
@@ -58,7 +61,12 @@ class Place:
             ready, _ = ray.wait(self.opening, num_returns=len(self.opening), timeout=wait_s)
             if len(ready) < len(self.opening):
                 return False
-            found, self.opening = ray.get(self.opening), []
+            try:
+                found, self.opening, self.away_since = ray.get(self.opening), [], None
+            except ActorUnavailableError as error:
+                self.wait_for_return(error)
+                self.opening = self.describe()
+                return False
             self.address = found[0]["address"]
             if len(addresses := sorted({one["address"] for one in found})) > 1:
                 raise ApartError(f"Ray has moved the workers of one node to {' and '.join(addresses)}")

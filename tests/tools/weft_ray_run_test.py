@@ -117,6 +117,11 @@ class Joining(WithNodes):
         one.join("here:1", "secret")
         self.assertTrue(one.is_joined)
 
+    def test_an_actor_that_is_out_of_reach_when_it_starts(self):
+        FakeNode.faults = {"describe": [stand_in_ray.ActorUnavailableError("connection lost")]}
+        one = self.make_place()
+        self.assertEqual([one.is_open(), one.is_open()], [False, True])
+
     def test_an_agent_that_cannot_be_started(self):
         FakeNode.faults = {"join": [OSError("Exec format error")]}
         one = self.make_place()

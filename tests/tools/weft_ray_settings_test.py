@@ -46,19 +46,28 @@ class Elastic(unittest.TestCase):
         self.assertEqual(self.part(3, 4, [4], tp=2), 2)  # no part does
 
     def test_nodes_that_selectors_allow_and_what_they_have_free(self):
-        nodes = [{"NodeID": "a", "Alive": True, "Labels": {"kind": "x"}}, {"NodeID": "b", "Alive": True, "Labels": {"kind": "y"}},
-                 {"NodeID": "c", "Alive": False, "Labels": {"kind": "x"}}, {"NodeID": "d", "Alive": True}]
+        nodes = [{"NodeID": name, "Alive": name != "c", "Resources": {"GPU": 8.0}, "Labels": {"kind": kind}} for name, kind in zip("abc", "xyx")]
+        nodes.append({"NodeID": "d", "Alive": True, "Resources": {"GPU": 8.0}})
         free = {"a": {"GPU": 1.0}, "b": {"GPU": 2.0}, "c": {"GPU": 3.0}}
-        with mock.patch.object(elastic.ray, "nodes", lambda: nodes, create=True), mock.patch.object(elastic, "available_resources_per_node", lambda: free):
+        with mock.patch.object(elastic.ray, "nodes", lambda: nodes, create=True), mock.patch.object(elastic, "free_resources", lambda: free):
             for labels, wanted in ((None, [{"GPU": 1.0}, {"GPU": 2.0}, {}]), ([{"kind": "x"}], [{"GPU": 1.0}]), ([{"kind": "!x"}], [{"GPU": 2.0}, {}]),
                                    ([{"kind": "in(x, y)"}], [{"GPU": 1.0}, {"GPU": 2.0}]), ([{"kind": "!in(x,y)"}], [{}]),
                                    ([{"kind": "x"}, {"kind": "y"}], [{"GPU": 1.0}, {"GPU": 2.0}])):
-                self.assertEqual(elastic.free_nodes(make_settings(1, 8, labels=labels)), wanted, labels)
+                found = elastic.possible_nodes(make_settings(1, 8, labels=labels))
+                self.assertEqual(found, [(one, {"GPU": 8.0}) for one in wanted], labels)
+
+    def test_resources_that_were_given_back_just_now(self):
+        def choose(*answers):
+            answers = list(answers)
+            with mock.patch.object(elastic, "possible_nodes", lambda _: [({"GPU": answers.pop(0) if len(answers) > 1 else answers[0]}, {"GPU": 4.0})]), \
+                    mock.patch.object(elastic, "POLL_S", 0.0), mock.patch.object(elastic, "SETTLE_S", 0.01 if len(answers) == 1 else 10.0):
+                return elastic.choose_workers_per_node(make_settings(1, 8))
+        self.assertEqual([choose(4.0), choose(0.0, 1.0, 4.0), choose(2.0)], [4, 4, 2])
 
     def test_a_minimum_that_is_rounded_up_is_said(self):
         for fewest, wanted in ((1, "at least 4 train"), (4, "")):
             said = io.StringIO()
-            with mock.patch.object(elastic, "free_nodes", lambda _: [{"GPU": 4.0}]), mock.patch.object(elastic, "placement_group", lambda *_, **__: None), \
+            with mock.patch.object(elastic, "possible_nodes", lambda _: [({"GPU": 4.0},) * 2]), mock.patch.object(elastic, "placement_group", lambda *_, **__: None), \
                     contextlib.redirect_stderr(said):
                 placed = elastic.ElasticPlacement(make_settings(fewest, 8))
             self.assertEqual((placed.part, placed.min_nodes, placed.num_nodes), (4, 1, 2))
