@@ -48,13 +48,14 @@ def rounded(settings, part):
 def workers_per_node(settings, nodes):
     """The largest part of max_workers with which the nodes hold the most, of those that leave the run elastic; the smallest where none fits yet: nodes to come may be small.
 
-    Whole nodes come and go, and hold whole tensor-parallel groups.
+    Whole nodes come and go, and hold whole tensor-parallel groups. A minimum that is rounded up to them is accepted only where the nodes hold that many.
     """
     parts = [part for part in range(settings.tp, settings.ranks, settings.tp) if settings.ranks % part == 0]
     placed = {part: min(settings.ranks, sum(part * (fitting(one, settings.bundle) // part) for one in nodes)) for part in parts}
     if not any(placed.values()):
         return settings.tp
-    return max(parts, key=lambda part: (rounded(settings, part) < settings.ranks, placed[part], part))
+    fewest = {part: rounded(settings, part) for part in parts}
+    return max(parts, key=lambda part: (fewest[part] < settings.ranks, placed[part], fewest[part] == settings.fewest or fewest[part] <= placed[part], part))
 
 
 def choose_workers_per_node(settings):

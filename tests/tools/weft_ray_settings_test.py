@@ -45,6 +45,10 @@ class Elastic(unittest.TestCase):
         self.assertEqual(self.part(6, 8, [4, 4]), 2)
         self.assertEqual(self.part(3, 4, [4], tp=2), 2)  # no part does
 
+    def test_a_minimum_is_rounded_up_only_where_it_is_there(self):
+        self.assertEqual(self.part(5, 8, [4, 4]), 2)
+        self.assertEqual(self.part(5, 8, [4]), 1)
+
     def test_nodes_that_selectors_allow_and_what_they_have_free(self):
         nodes = [{"NodeID": name, "Alive": name != "c", "Resources": {"GPU": 8.0}, "Labels": {"kind": kind}} for name, kind in zip("abc", "xyx")]
         nodes.append({"NodeID": "d", "Alive": True, "Resources": {"GPU": 8.0}})
