@@ -19,6 +19,7 @@ from weft_ray.result import make_checkpoint, make_result, stored_steps
 
 POLL_S, LOOK_S, SAVE_S, CLOSE_S = 0.5, 1.0, 120.0, 10.0
 LOST = 75  # exit code: the same command resumes (docs/contract.md)
+PLACINGS, PLACE_S = 3, 1.0
 OPENINGS = 10  # times timeout_s(), for actors and their runtime environment
 
 
@@ -87,7 +88,7 @@ class Run:
             raise ControllerError(error) from error
 
     def wait_for_nodes(self):
-        is_placed_again = self.is_first
+        tries = PLACINGS
         while True:
             try:
                 return self.placement.wait()
@@ -95,11 +96,12 @@ class Run:
                 if self.is_first:
                     raise
                 warn(f"{error}. The run goes on as soon as they are there")
-            except ValueError as error:  # Ray has moved the workers of a lost node, and weft needs as many on each
-                if is_placed_again:
+            except ValueError as error:  # weft needs as many on each node; Ray has moved those of a lost one, or not yet counted what tasks of Ray Data have given back
+                tries -= 1
+                if tries == 0:
                     raise
                 warn(f"{error}. They are placed again")
-                is_placed_again = True
+                time.sleep(PLACE_S)
                 self.placement.place_again()
 
     def wait_for(self, place):

@@ -176,11 +176,12 @@ class Attempts(WithNodes):
         self.assertEqual(len(again.places), 2)
         self.assertEqual(self.said.getvalue().count("too small"), 2)
 
-    def test_workers_that_were_moved_are_placed_again_once(self):
-        self.make_run([ValueError("1, 2 workers"), self.nodes], False).open()
-        self.assertEqual(self.placed, ["again"])
-        with self.assertRaises(ControllerError):
-            self.make_run([ValueError("1, 2 workers")] * 2, False).open()
+    def test_workers_that_are_not_equally_many_are_placed_again(self):
+        for is_first in (True, False):
+            self.make_run([ValueError("1, 2 workers"), ValueError("1, 2 workers"), self.nodes], is_first).open()
+            self.assertEqual(self.placed, ["again", "again"])
+            with self.assertRaises(ControllerError):
+                self.make_run([ValueError("1, 2 workers")] * 3, is_first).open()
 
     def test_actors_that_cannot_be_started(self):
         for is_first, expected in ((True, ControllerError), (False, run.SupervisorLost)):
