@@ -60,7 +60,7 @@ class RunFollower:
         self.events = LineFollower(os.path.join(run_dir, "events.jsonl"), at_end=not since)
         self.metrics = LineFollower(os.path.join(run_dir, "metrics.jsonl"))
         self.step = self.eval_step = None  # the last reported; None: not started
-        self.dp = None  # of an elastic run, once it has said with how many it trains
+        self.size = None  # ("ranks" or "dp", how many): with which it trains, as far as the run has said it
         self.recent = OrderedDict()
 
     def read(self):
@@ -69,12 +69,14 @@ class RunFollower:
         for event in parse(self.events.read()):
             if event["time"] < self.since:
                 continue
+            if event["event"] == "started" and "ranks" in event:
+                self.size = ("ranks", event["ranks"])
             if event["event"] == "started" and self.step is None:
                 self.step, self.eval_step = (max(event["step"], one) for one in self.reported)
             elif event["event"] == "checkpoint" and os.path.basename(event["path"]).startswith("step-"):
                 saved.append((event["step"], event["path"]))
             elif event["event"] == "layout" and (match := re.match(r"dp=(\d+)", event["to"])):
-                self.dp = int(match.group(1))
+                self.size = ("dp", int(match.group(1)))
             elif event["event"] in ("rank_died", "node_lost", "rank failed"):
                 failures.append((event.get("ranks", [event["rank"]]), event["message"]))
         if self.step is None:

@@ -267,7 +267,7 @@ class WeftNode:
         lines = [self.lines.popleft() for _ in range(len(self.lines))]
         is_started = self.follower is not None and self.follower.step is not None
         reported = (self.follower.step, self.follower.eval_step) if is_started else None
-        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "dp": self.follower and self.follower.dp,
+        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "size": self.follower and self.follower.size,
                 "endpoint": self.endpoint, "code": code, "error": self.error() if code else ""}
 
     def prune(self, recent):

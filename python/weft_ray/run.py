@@ -229,7 +229,9 @@ class Run:
             return {"code": None}
         self.endpoint = self.endpoint or news["endpoint"]
         self.failures = max(self.failures, self.earlier + news["restarts"])  # a status file that cannot be read just now takes none back
-        self.workers = news["dp"] * self.settings.tp if news["dp"] else self.settings.ranks
+        if news["size"]:
+            kind, count = news["size"]
+            self.workers = count * (self.settings.tp if kind == "dp" else 1)
         if news["reported"] is not None:
             self.reported = news["reported"]
         for line, is_error in news["lines"] if self.trainer.output else []:

@@ -88,7 +88,7 @@ class Actors(Folder):
         def prune(_):
             raise OSError("read-only")
         one, said = node.WeftNode(), io.StringIO()
-        one.keeper, one.follower = SimpleNamespace(prune=prune), SimpleNamespace(read=lambda: ([({"step": 1}, "/c/1")], []), recent={}, step=1, eval_step=0, dp=None)
+        one.keeper, one.follower = SimpleNamespace(prune=prune), SimpleNamespace(read=lambda: ([({"step": 1}, "/c/1")], []), recent={}, step=1, eval_step=0, size=None)
         with contextlib.redirect_stderr(said):
             lines, deadline = one.look()["lines"], time.monotonic() + 10
             one.follower.read = lambda: ([], [])
@@ -111,7 +111,7 @@ class Losses(unittest.TestCase):
     def test_failures_are_never_taken_back(self):
         one, seen = self.make_run(), []
         for restarts in (0, 2, 0, 3):
-            one.hear_head({"endpoint": None, "restarts": restarts, "dp": None, "reported": None, "lines": [], "reports": [], "failures": [], "code": None})
+            one.hear_head({"endpoint": None, "restarts": restarts, "size": None, "reported": None, "lines": [], "reports": [], "failures": [], "code": None})
             seen.append(one.failures)
         self.assertEqual(seen, [1, 3, 3, 4])
 

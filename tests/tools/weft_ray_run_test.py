@@ -53,7 +53,7 @@ class FakeNode:
         FakeNode.heard.append(heard)
         self.fail("poll")
         code = FakeNode.codes.pop(0) if FakeNode.codes else None
-        return {"code": code, "error": "error: agent", "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "dp": None, "endpoint": None}
+        return {"code": code, "error": "error: agent", "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "size": None, "endpoint": None}
 
     def secret(self):
         self.fail("secret")
@@ -259,9 +259,9 @@ class Attempts(WithNodes):
                 heard.append((sorted(worker_exceptions), run_context))
         one = self.make_run([self.nodes], True, ranks=4, tp=2)
         one.trainer.run_config.callbacks = [Callback()]
-        news = {"endpoint": None, "restarts": 0, "dp": None, "reported": None, "lines": [], "reports": [({"step": 1}, None)], "failures": [], "code": None}
+        news = {"endpoint": None, "restarts": 0, "size": None, "reported": None, "lines": [], "reports": [({"step": 1}, None)], "failures": [], "code": None}
         one.hear_head(news)
-        one.hear_head({**news, "dp": 1, "failures": [([0, 1], "node 0 was lost")]})
+        one.hear_head({**news, "size": ("dp", 1), "failures": [([0, 1], "node 0 was lost")]})
         self.assertEqual(heard, [([{"step": 1}] * 4, None, one.context), ([{"step": 1}] * 2, None, one.context), ([0, 1], one.context)])
 
     def test_ranks_of_the_first_node(self):

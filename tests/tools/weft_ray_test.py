@@ -102,13 +102,12 @@ class Run(Folder):
 
     def test_how_many_train(self):
         run = RunFollower(self.folder)
-        self.add("events.jsonl", event("started", step=0))
-        run.read()
-        self.assertIsNone(run.dp)
-        for text, dp in (("dp=1 on 1 node", 1), ("dp=12 on 3 nodes", 12)):
-            self.add("events.jsonl", event("layout", **{"from": "dp=2 on 2 nodes", "to": text, "why": "a node was lost"}))
+        self.assertIsNone(run.size)
+        for line, size in ((event("started", step=0, ranks=2), ("ranks", 2)), (event("layout", to="dp=1 on 1 node"), ("dp", 1)),
+                           (event("layout", to="dp=12 on 3 nodes"), ("dp", 12)), (event("started", step=4, ranks=3), ("ranks", 3))):
+            self.add("events.jsonl", line)
             run.read()
-            self.assertEqual(run.dp, dp)
+            self.assertEqual(run.size, size)
 
     def test_events_before_a_time_are_of_earlier_starts(self):
         run = RunFollower(self.folder, since="2020-02-02T12:00:00")
