@@ -3,8 +3,8 @@
 
     python examples/ray/t5_text_to_sql.py --rows /shared/wikisql --storage-path /shared/runs --num-workers 3 --use-gpu --model-name google-t5/t5-3b
 
---rows: Parquet or JSON lines with the columns instruction, input, output. Run it from the root of the repository. At the end the trained model
-answers a few rows.
+--rows: Parquet or JSON lines with the columns instruction, input, output. Run it from the root of the repository. The last tenth of the rows is held out: evaluations are
+on it, and at the end the trained model answers a few of it.
 """
 
 import argparse
@@ -17,6 +17,8 @@ from ray.train import RunConfig, ScalingConfig
 from weft_ray import WeftTrainer
 from weft_ray.program import PROGRAM
 
+HELD_OUT = 0.1
+
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -28,7 +30,7 @@ def parse():
     parser.add_argument("--batch-size", type=int, default=8, help="rows per rank and pass")
     parser.add_argument("--first-rows", type=int, default=1000)
     parser.add_argument("--debug-steps", type=int, help="end after this many steps")
-    parser.add_argument("--answers", type=int, default=3)
+    parser.add_argument("--answers", type=int, default=3, help="held-out rows that are answered at the end")
     parser.add_argument("--storage-path", required=True)
     parser.add_argument("--name", default="t5-text-to-sql")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other key of the run file")
@@ -56,16 +58,17 @@ def answer(run, checkpoint, rows):
 def main():
     args = parse()
     run = yaml.safe_load(Path(args.run_file).read_text())
-    del run["data"]["train"], run["data"]["limit"]  # rows come through Ray Data
+    del run["data"]["train"], run["data"]["limit"], run["data"]["eval_fraction"]  # rows come through Ray Data, and are split there
     if args.debug_steps:
         del run["train"]["epochs"]
     read = ray.data.read_json if args.rows.endswith((".jsonl", ".json")) else ray.data.read_parquet
-    rows = read(args.rows).limit(args.first_rows)
-    result = WeftTrainer(run, train_loop_config=keys_of(args), datasets={"train": rows},
+    ray.data.DataContext.get_current().execution_options.preserve_order = True  # the same split every time
+    rows, held_out = read(args.rows).limit(args.first_rows).train_test_split(HELD_OUT)
+    result = WeftTrainer(run, train_loop_config=keys_of(args), datasets={"train": rows, "eval": held_out},
                          scaling_config=ScalingConfig(num_workers=args.num_workers, use_gpu=args.use_gpu, placement_strategy="SPREAD"),
                          run_config=RunConfig(name=args.name, storage_path=args.storage_path)).fit()
     print(f"step {result.metrics['step']}: loss {result.metrics['loss']:.4f}")
-    answer(run, result.checkpoint.path, rows.take(args.answers))
+    answer(run, result.checkpoint.path, held_out.take(args.answers))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import socket
 import sys
 
@@ -36,31 +37,33 @@ def read_sets(words):
 
 def make_trainer(args):
     """A WeftTrainer whose configuration is the run file's."""
-    import yaml
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 
-    from weft_ray.settings import find_key, read_run
-    from weft_ray.trainer import WeftTrainer
+    from weft_ray import WeftTrainer
+    from weft_ray.settings import check_whole, find_key, parse_yaml, read_run
     _, sections = read_run(args.RUN)
     sets = read_sets(args.set)
 
     def value(key, default):
-        found = yaml.safe_load(sets[key]) if key in sets else find_key(sections, key)
+        found = parse_yaml(f"--set {key}", sets[key]) if key in sets else find_key(sections, key)
         return default if found is None else found
+
+    def number(key, default, least):
+        return check_whole(key, value(key, default), least)
 
     name = value("name", None)
     if name is None:
         raise ValueError(f"{args.RUN} has no name")
-    sizes = {key: value(key, 1) for key in ("parallel.dp", "parallel.tp")}
+    sizes = {key: number(key, 1, 1) for key in ("parallel.dp", "parallel.tp")}
     ranks = sizes["parallel.dp"] * sizes["parallel.tp"]
     config = {**{key: text for key, text in sets.items() if key not in READ}, **sizes}
-    cpus = value("launch.threads", 0) or 1
+    cpus = number("launch.threads", 0, 0) or 1
     uses_gpu = value("launch.device", "auto") == "cuda"
     trainer = WeftTrainer(
         args.RUN, train_loop_config=config,
         scaling_config=ScalingConfig(num_workers=ranks, use_gpu=uses_gpu, resources_per_worker={"CPU": cpus, **({"GPU": 1} if uses_gpu else {})}),
         run_config=RunConfig(name=str(name), storage_path=str(value("storage", "runs")),
-                             failure_config=FailureConfig(max_failures=value("launch.max_restarts", RESTARTS)),
+                             failure_config=FailureConfig(max_failures=number("launch.max_restarts", RESTARTS, -1)),
                              checkpoint_config=CheckpointConfig() if value("checkpoint.keep", None) else CheckpointConfig(num_to_keep=KEPT)))
     flags = [f"--{name}" for name in ("overwrite", "convert-states", "force") if getattr(args, name.replace("-", "_"))]
     trainer.words = [*flags, "--resume", args.resume]
@@ -81,15 +84,33 @@ def connect():
         raise ValueError(f"there is no Ray cluster{' at ' + address if address else ''} ({error}): set RAY_ADDRESS, or run `ray start --head`") from error
 
 
+def catch_term():
+    """`ray job stop` and Kubernetes send SIGTERM: the first one is a KeyboardInterrupt. Returns a list that will have it; Ray passes on only the exception."""
+    caught = []
+
+    def note(number, _):
+        caught.append(number)
+        if len(caught) == 1:
+            raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, note)
+    return caught
+
+
+def interrupted_code(stop_code, number):
+    """That of the signal if weft has saved, or had not started; else how weft has ended."""
+    return 128 + number if stop_code in (None, 128 + signal.SIGTERM) else stop_code
+
+
 def train(args):
     from ray.train import TrainingFailedError
     trainer = make_trainer(args)
     connect()
+    caught = catch_term()  # now: Ray has set a handler of its own
     try:
         trainer.fit()
         return 0
     except KeyboardInterrupt:
-        return 130
+        return interrupted_code(trainer.stop_code, caught[0] if caught else signal.SIGINT)
     except TrainingFailedError as error:
         failures = getattr(error, "worker_failures", {})
         if not failures or args.quiet or error.__cause__:  # else weft's own lines have said it

@@ -3,11 +3,14 @@
 import time
 
 import ray
+import ray.util.client
+from ray._private.state import available_resources_per_node  # as ray.util.tpu does: there is no public name for it
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
+from weft_ray.place import warn
 from weft_ray.placement import TIMEOUT_VARIABLE, Archive, Node, amount, cluster_text, timeout_s
 
-POLL_S = 0.2
+POLL_S, SETTLE_S = 0.2, 2.0
 
 
 def fitting(resources, bundle):
@@ -16,14 +19,55 @@ def fitting(resources, bundle):
     return min(counts, default=0)
 
 
+def meets(value, condition):
+    """A node's label, or None, and what Ray's selectors may ask for: x, !x, in(x, y), !in(x, y)."""
+    is_other, rest = condition.startswith("!"), condition.removeprefix("!")
+    names = rest[3:-1].split(",") if rest.startswith("in(") and rest.endswith(")") else [rest]
+    return (value in [name.strip() for name in names]) != is_other
+
+
+def free_resources():
+    """{node id: what it has free}. Ray's client does not pass the question on, but a task can ask it."""
+    if ray.util.client.ray.is_connected():
+        return ray.get(ray.remote(num_cpus=0)(available_resources_per_node).remote())
+    return available_resources_per_node()
+
+
+def possible_nodes(settings):
+    """[(what it has free, what it has)] of the nodes that a worker may be placed on."""
+    free, selectors = free_resources(), settings.labels or [{}]
+    return [(free.get(node["NodeID"], {}), node["Resources"]) for node in ray.nodes() if node["Alive"] and
+            any(all(meets(node.get("Labels", {}).get(name), text) for name, text in selector.items()) for selector in selectors)]
+
+
+def rounded(settings, part):
+    """The fewest workers, in whole parts."""
+    return -(-settings.fewest // part) * part
+
+
 def workers_per_node(settings, nodes):
-    """The largest part of max_workers with which the present nodes hold the most. Whole nodes come and go, and hold whole tensor-parallel groups."""
+    """The largest part of max_workers with which the nodes hold the most, of those that leave the run elastic; the smallest where none fits yet: nodes to come may be small.
+
+    Whole nodes come and go, and hold whole tensor-parallel groups. A minimum that is rounded up to them is accepted only where the nodes hold that many.
+    """
     parts = [part for part in range(settings.tp, settings.ranks, settings.tp) if settings.ranks % part == 0]
-    if not parts:
-        raise ValueError(f"ScalingConfig(num_workers=({settings.fewest}, {settings.ranks})): with parallel.tp={settings.tp} there is no smaller "
-                         "number of nodes with equally many workers; use one number")
     placed = {part: min(settings.ranks, sum(part * (fitting(one, settings.bundle) // part) for one in nodes)) for part in parts}
-    return max(parts, key=lambda part: (placed[part], part))
+    if not any(placed.values()):
+        return settings.tp
+    fewest = {part: rounded(settings, part) for part in parts}
+    return max(parts, key=lambda part: (fewest[part] < settings.ranks, placed[part], fewest[part] == settings.fewest or fewest[part] <= placed[part], part))
+
+
+def choose_workers_per_node(settings):
+    """By what is free. Ray needs a moment to count what was given back just now."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        nodes = possible_nodes(settings)
+        free, all_of_it = ([node[i] for node in nodes] for i in range(2))
+        part = workers_per_node(settings, free)
+        if part == workers_per_node(settings, all_of_it) or time.monotonic() > deadline:
+            return part
+        time.sleep(POLL_S)
 
 
 class ElasticPlacement:
@@ -31,9 +75,11 @@ class ElasticPlacement:
 
     def __init__(self, settings):
         self.settings, self.archive = settings, Archive()
-        self.part = workers_per_node(settings, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        self.part = choose_workers_per_node(settings)
         self.num_nodes = settings.ranks // self.part
-        self.min_nodes = -(-settings.fewest // self.part)
+        self.min_nodes = rounded(settings, self.part) // self.part
+        if self.min_nodes * self.part > settings.fewest:
+            warn(f"num_workers=({settings.fewest}, {settings.ranks}): whole nodes of {self.part} workers come and go, so that at least {self.min_nodes * self.part} train")
         self.groups = [self.make_group(number) for number in range(self.num_nodes)]
         self.taken = set()  # numbers of groups that have been handed out as nodes
 

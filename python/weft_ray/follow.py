@@ -5,6 +5,7 @@ This module is sent to nodes by value and uses only the standard library.
 
 import json
 import os
+import re
 from collections import OrderedDict
 
 RECENT = 2000    # steps whose metrics are kept, for checkpoints that are committed later
@@ -35,7 +36,7 @@ class LineFollower:
                 if not data.startswith(self.proof):
                     file.seek(0)
                     self.position, self.proof, data = 0, b"", file.read()
-        except FileNotFoundError:
+        except OSError:  # not there yet, or the storage fails for a moment (EIO, ESTALE): what weft makes of that is its own matter
             return []
         return self.take(data[len(self.proof):])
 
@@ -59,6 +60,7 @@ class RunFollower:
         self.events = LineFollower(os.path.join(run_dir, "events.jsonl"), at_end=not since)
         self.metrics = LineFollower(os.path.join(run_dir, "metrics.jsonl"))
         self.step = self.eval_step = None  # the last reported; None: not started
+        self.size = None  # ("ranks" or "dp", how many): with which it trains, as far as the run has said it
         self.recent = OrderedDict()
 
     def read(self):
@@ -67,10 +69,14 @@ class RunFollower:
         for event in parse(self.events.read()):
             if event["time"] < self.since:
                 continue
+            if event["event"] == "started" and "ranks" in event:
+                self.size = ("ranks", event["ranks"])
             if event["event"] == "started" and self.step is None:
                 self.step, self.eval_step = (max(event["step"], one) for one in self.reported)
             elif event["event"] == "checkpoint" and os.path.basename(event["path"]).startswith("step-"):
                 saved.append((event["step"], event["path"]))
+            elif event["event"] == "layout" and (match := re.match(r"dp=(\d+)", event["to"])):
+                self.size = ("dp", int(match.group(1)))
             elif event["event"] in ("rank_died", "node_lost", "rank failed"):
                 failures.append((event.get("ranks", [event["rank"]]), event["message"]))
         if self.step is None:

@@ -5,6 +5,7 @@ sent with it.
 """
 
 import collections
+import contextlib
 import ctypes
 import glob
 import io
@@ -30,6 +31,7 @@ from weft_ray.libraries import with_cuda
 FOREIGN = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|(OMPI|PMI|PMIX|SLURM|SLURMD|TORCHELASTIC)_.*)$")
 ENDPOINT = re.compile(r"weft agent --join (\S+) --secret-file")
 POLL_S, TAIL, MOST_LINES = 0.05, 60, 10_000
+SIZES = "SIZES"  # of the files of an unpacked program
 DRAFT, DRAFT_S = ".draft-", 3600  # of a program that is being unpacked, which takes seconds
 REPORT_S = 10  # for the supervisor to hear of a lost node
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -57,6 +59,18 @@ def unpack(data, folder):
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for entry in archive.infolist():
             os.chmod(archive.extract(entry, folder), 0o644 if entry.filename == "DIGEST" else 0o755)
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    with open(os.path.join(folder, SIZES), "w", encoding="utf-8") as file:
+        json.dump(sizes, file)
+
+
+def is_whole(folder):
+    """Every file is there, with its size: a full disk or somebody who cleaned up may have left a part."""
+    try:
+        with open(os.path.join(folder, SIZES), encoding="utf-8") as file:
+            return all(os.path.getsize(os.path.join(folder, name)) == size for name, size in json.load(file).items())
+    except (OSError, ValueError):
+        return False
 
 
 def sweep(folder):
@@ -85,9 +99,10 @@ class WeftNode:
     """One child at a time; poll() says what is new."""
 
     def __init__(self):
-        self.program = self.child = self.follower = self.keeper = self.folder = self.run_dir = self.endpoint = None
+        self.program = self.child = self.follower = self.keeper = self.folder = self.run_dir = self.endpoint = self.secret_fd = None
         self.tail, self.lines = collections.deque(maxlen=TAIL), collections.deque(maxlen=MOST_LINES)
         self.readers, self.why = [], ""  # why: no child could be started
+        self.polling, self.said, self.num_said = threading.Lock(), None, 0
         threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
     def describe(self, digest):
@@ -97,8 +112,8 @@ class WeftNode:
         return {"address": ray.util.get_node_ip_address(), "gpus": [str(one) for one in ids], "has_program": self.find_program(digest)}
 
     def find_program(self, digest):
-        path = os.path.join(cache_folder(), digest, "bin", "weft")
-        self.program = installed_program(digest) or (path if os.access(path, os.X_OK) else None)
+        folder = os.path.join(cache_folder(), digest)
+        self.program = installed_program(digest) or (os.path.join(folder, "bin", "weft") if is_whole(folder) else None)
         return self.program is not None
 
     def install(self, digest, data):
@@ -111,12 +126,19 @@ class WeftNode:
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-        try:
-            os.rename(draft, os.path.join(cache_folder(), digest))
-        except OSError:  # another run was faster
-            shutil.rmtree(draft)
+        self.replace(draft, os.path.join(cache_folder(), digest))
         if not self.find_program(digest):
             raise RuntimeError(f"the program could not be unpacked into {cache_folder()}")
+
+    def replace(self, draft, folder):
+        """A damaged one makes place; a whole one is that of a run that was faster."""
+        if os.path.exists(folder) and not is_whole(folder):
+            with contextlib.suppress(OSError):
+                os.rename(folder, os.path.join(tempfile.mkdtemp(dir=cache_folder(), prefix=DRAFT), "damaged"))
+        try:
+            os.rename(draft, folder)
+        except OSError:
+            shutil.rmtree(draft)
 
     def start(self, words, directory, gpus):
         self.child = None
@@ -205,10 +227,12 @@ class WeftNode:
 
     def join(self, endpoint, secret, gpus):
         """(host, process id) of the agent. The secret is a file in the actor's memory, which ends with it."""
-        fd = os.memfd_create("weft_secret")
-        os.fchmod(fd, 0o600)
-        os.write(fd, secret.encode())
-        self.start(["agent", "--join", endpoint, "--secret-file", f"/proc/{os.getpid()}/fd/{fd}"], None, gpus)
+        if self.secret_fd is not None:  # of the agent before this one
+            os.close(self.secret_fd)
+        self.secret_fd = os.memfd_create("weft_secret")
+        os.fchmod(self.secret_fd, 0o600)
+        os.write(self.secret_fd, secret.encode())
+        self.start(["agent", "--join", endpoint, "--secret-file", f"/proc/{os.getpid()}/fd/{self.secret_fd}"], None, gpus)
         return socket.gethostname(), self.child.pid
 
     def drop(self, host, pid):
@@ -216,9 +240,14 @@ class WeftNode:
         subprocess.run([self.program, "agent", "--join", self.endpoint, "--secret-file", os.path.join(self.run_dir, "secret"), "--wait", str(REPORT_S),
                         "--lost", f"{host}:{pid}"], env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * REPORT_S, check=False)
 
-    def poll(self, wait_s):
-        """What is new within wait_s seconds; at once where something is."""
-        deadline = time.monotonic() + wait_s
+    def poll(self, wait_s, heard):
+        """What is new within wait_s seconds; at once where something is. heard: how many answers have arrived; the last one is repeated if it has not."""
+        with self.polling:
+            if heard == self.num_said:
+                self.said, self.num_said = self.wait_for_news(time.monotonic() + wait_s), self.num_said + 1
+            return self.said
+
+    def wait_for_news(self, deadline):
         while True:
             news = self.look()
             if news["reports"] or news["failures"] or news["lines"] or news["code"] is not None or time.monotonic() > deadline:
@@ -234,12 +263,21 @@ class WeftNode:
             self.find_run()
         reports, failures = self.follower.read() if self.follower else ([], [])
         if self.keeper and any(folder for _, folder in reports):
-            threading.Thread(target=self.keeper.prune, args=(dict(self.follower.recent),), daemon=True).start()
+            threading.Thread(target=self.prune, args=(dict(self.follower.recent),), daemon=True).start()
         lines = [self.lines.popleft() for _ in range(len(self.lines))]
         is_started = self.follower is not None and self.follower.step is not None
         reported = (self.follower.step, self.follower.eval_step) if is_started else None
-        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "endpoint": self.endpoint, "code": code,
-                "error": self.error() if code else ""}
+        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "size": self.follower and self.follower.size,
+                "endpoint": self.endpoint, "code": code, "error": self.error() if code else ""}
+
+    def prune(self, recent):
+        """On a thread. What could not be deleted now is tried again with the next checkpoint."""
+        try:
+            self.keeper.prune(recent)
+        except Exception as error:
+            line = f"warning: checkpoints that are not among the best could not be deleted: {error}\n"
+            sys.stderr.write(line)
+            self.lines.append((line, True))
 
     def restarts(self):
         """How many the supervisor has used."""

@@ -5,12 +5,13 @@ import time
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayError
+from ray.exceptions import ActorUnavailableError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from weft_ray import follow, keep, libraries, node, program
 
 AGAIN_S, LONGEST_S = 1.0, 60.0  # before an agent that has ended is started again: twice as long each time, until one has lasted for LONGEST_S
+AWAY_S, AWAY_POLL_S = 60.0, 0.5  # how long an actor may be out of reach before it counts as lost, and how often it is asked meanwhile
 
 for module in (follow, keep, libraries, node):  # nodes do not have them
     cloudpickle.register_pickle_by_value(module)
@@ -46,9 +47,13 @@ class Place:
             scheduling_strategy=PlacementGroupSchedulingStrategy(self.node.group, index)).remote()
             for index in (self.node.bundles if settings.uses_gpu else self.node.bundles[:1])]
         self.first = self.actors[0]
-        self.opening = [actor.describe.remote(program.digest()) for actor in self.actors]
+        self.opening = self.describe()
         self.installing = self.joining = self.polling = None
+        self.heard, self.away_since = 0, None  # answers of poll(); since when the actor is out of reach
         self.gpus, self.is_joined, self.agent = [], False, None  # agent: (host, process id)
+
+    def describe(self):
+        return [actor.describe.remote(program.digest()) for actor in self.actors]
 
     def is_open(self, wait_s=0.0):
         """Whether actors and program are there. RayError: they could not be started."""
@@ -56,7 +61,12 @@ class Place:
             ready, _ = ray.wait(self.opening, num_returns=len(self.opening), timeout=wait_s)
             if len(ready) < len(self.opening):
                 return False
-            found, self.opening = ray.get(self.opening), []
+            try:
+                found, self.opening, self.away_since = ray.get(self.opening), [], None
+            except ActorUnavailableError as error:
+                self.wait_for_return(error)
+                self.opening = self.describe()
+                return False
             self.address = found[0]["address"]
             if len(addresses := sorted({one["address"] for one in found})) > 1:
                 raise ApartError(f"Ray has moved the workers of one node to {' and '.join(addresses)}")
@@ -85,6 +95,35 @@ class Place:
     def can_be_polled(self):
         """The agent has been started: before that its actor would report the end of the one before."""
         return self.is_joined and self.joining is None
+
+    def news(self):
+        """What poll() has answered, or None: the actor is out of reach for a moment. It says again what was not heard."""
+        polling, self.polling = self.polling, None
+        try:
+            answer = ray.get(polling)
+        except ActorUnavailableError as error:
+            self.wait_for_return(error)
+            return None
+        self.heard, self.away_since = self.heard + 1, None
+        return answer
+
+    def ask(self, call):
+        """The answer of a call that may be made twice."""
+        while True:
+            try:
+                answer = ray.get(call(self.first))
+                self.away_since = None
+                return answer
+            except ActorUnavailableError as error:
+                self.wait_for_return(error)
+
+    def wait_for_return(self, error):
+        """A connection may break for a moment; Ray names an actor that is dead."""
+        now = time.monotonic()
+        self.away_since = self.away_since or now
+        if now > self.away_since + AWAY_S:
+            raise error
+        time.sleep(AWAY_POLL_S)
 
     def open_again(self, error):
         """In the same bundles; where the node is lost, Ray moves them to another."""

@@ -3,14 +3,20 @@
 write_rows is sent to a node by value: it uses the standard library and what Ray Data needs itself.
 """
 
+import contextlib
 import filecmp
+import glob
 import hashlib
+import itertools
 import os
 import re
+import shutil
 import tempfile
+import time
 
 ROWS = 8192  # of a batch, which is one row group: the same rows give the same bytes
 PIECE_BYTES = 1 << 20
+DRAFT_S = 86_400  # since something was last written: its task was killed
 
 
 def template_columns(texts):
@@ -65,6 +71,24 @@ def put_new(draft, path):
     return True
 
 
+def has_same_rows(one, other):
+    """Another version of Arrow writes other bytes."""
+    import pyarrow.parquet
+    files = [pyarrow.parquet.ParquetFile(path) for path in (one, other)]
+    if not files[0].schema_arrow.equals(files[1].schema_arrow) or files[0].metadata.num_rows != files[1].metadata.num_rows:
+        return False
+    pairs = itertools.zip_longest(*(file.iter_batches(batch_size=ROWS) for file in files))
+    return all(a is not None and b is not None and (a.equals(b) or a.serialize().equals(b.serialize())) for a, b in pairs)  # equals() finds NaN unequal
+
+
+def sweep(folder, name):
+    """Drafts of tasks that were killed."""
+    for place in glob.glob(os.path.join(glob.escape(folder), f".{name}-*")):
+        with contextlib.suppress(OSError):
+            if time.time() - max(os.path.getmtime(path) for path in (place, *glob.glob(os.path.join(glob.escape(place), "*")))) > DRAFT_S:
+                shutil.rmtree(place)
+
+
 def place_rows(draft, folder, name):
     """(path, whether the file is new there beside another). A file is never replaced: it may be that of a run, which may be going on.
 
@@ -78,7 +102,7 @@ def place_rows(draft, folder, name):
     for number, path in enumerate(os.path.join(folder, one) for one in names):
         if put_new(draft, path):
             return path, number > 0
-        if filecmp.cmp(path, draft, shallow=False):
+        if filecmp.cmp(path, draft, shallow=False) or has_same_rows(path, draft):
             return path, False
     raise RuntimeError(f"{path} is there, and is not what its name says")
 
@@ -86,6 +110,7 @@ def place_rows(draft, folder, name):
 def write_rows(dataset, columns, folder, name):
     """As place_rows. A file that is there and the same is left alone: a run that resumes finds the file that it knows."""
     os.makedirs(folder, exist_ok=True)
+    sweep(folder, name)
     with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}-") as place:
         draft = os.path.join(place, "rows")
         write_draft(dataset, columns, name, draft)
@@ -94,4 +119,5 @@ def write_rows(dataset, columns, folder, name):
 
 def remove_rows(paths):
     for path in paths:
-        os.remove(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)

@@ -7,16 +7,19 @@ import sys
 import time
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.train import BackendConfig, DataConfig
 from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
+from weft_ray import other_ray
 from weft_ray.place import ApartError, Place, reason, warn
 from weft_ray.placement import TIMEOUT_VARIABLE, timeout_s
 from weft_ray.result import make_checkpoint, make_result, stored_steps
 
 POLL_S, LOOK_S, SAVE_S, CLOSE_S = 0.5, 1.0, 120.0, 10.0
+LOST = 75  # exit code: the same command resumes (docs/contract.md)
+PLACINGS, PLACE_S = 3, 1.0
 OPENINGS = 10  # times timeout_s(), for actors and their runtime environment
 
 
@@ -37,6 +40,15 @@ class SupervisorLost(Exception):
     is_apart = False  # Ray must place all workers again
 
 
+def make_context(trainer):
+    """What callbacks get: a class of Ray's inside, which may change."""
+    try:
+        return TrainRunContext(run_config=trainer.run_config, train_loop_config=trainer.train_loop_config, scaling_config=trainer.scaling_config,
+                               backend_config=BackendConfig(), dataset_config=DataConfig())
+    except (TypeError, ValueError) as error:
+        raise RuntimeError(other_ray(error)) from error
+
+
 class Run:
     """From actors to a Result, an error, or SupervisorLost."""
 
@@ -48,12 +60,17 @@ class Run:
         self.reported = reported  # steps, also of earlier attempts
         self.endpoint = self.secret = None
         self.look_at = 0.0  # for more nodes
-        self.context = TrainRunContext(run_config=trainer.run_config, train_loop_config=trainer.train_loop_config,
-                                       scaling_config=trainer.scaling_config, backend_config=BackendConfig(), dataset_config=DataConfig())
+        self.workers = self.settings.ranks  # that train now: an elastic run may have fewer
+        self.context = make_context(trainer)
 
     @property
     def head(self):
         return self.places[0]
+
+    @property
+    def head_ranks(self):
+        """Those of the first node."""
+        return list(range(len(self.head.node.bundles))) if self.places else [0]
 
     # ---------------------------------------------------------------- start
 
@@ -66,12 +83,12 @@ class Run:
             for place in self.places if self.settings.fewest == self.settings.ranks else self.places[:1]:  # else they join when they can
                 self.wait_for(place)
         except (TimeoutError, ValueError, RayError, ApartError) as error:
-            if not self.is_first and isinstance(error, (TimeoutError, RayActorError, ApartError)):
+            if not self.is_first and isinstance(error, (TimeoutError, RayError, ApartError)) and not isinstance(error, RayTaskError):
                 raise self.lost(f"the actors could not be started: {reason(error)}", error) from error
             raise ControllerError(error) from error
 
     def wait_for_nodes(self):
-        is_placed_again = self.is_first
+        tries = PLACINGS
         while True:
             try:
                 return self.placement.wait()
@@ -79,11 +96,12 @@ class Run:
                 if self.is_first:
                     raise
                 warn(f"{error}. The run goes on as soon as they are there")
-            except ValueError as error:  # Ray has moved the workers of a lost node, and weft needs as many on each
-                if is_placed_again:
+            except ValueError as error:  # weft needs as many on each node; Ray has moved those of a lost one, or not yet counted what tasks of Ray Data have given back
+                tries -= 1
+                if tries == 0:
                     raise
                 warn(f"{error}. They are placed again")
-                is_placed_again = True
+                time.sleep(PLACE_S)
                 self.placement.place_again()
 
     def wait_for(self, place):
@@ -102,15 +120,19 @@ class Run:
         return lost
 
     def keys(self):
-        limit = self.settings.max_failures
         return {**self.settings.keys, **self.placement.keys, "launch.ranks_per_node": 0, "launch.port": 0,
-                "launch.interface": self.head.address if self.placement.num_nodes > 1 else "lo",
-                "launch.max_restarts": limit if limit < 0 else limit - self.earlier}
+                "launch.interface": self.head.address if self.placement.num_nodes > 1 else "lo", **self.restart_keys()}
+
+    def restart_keys(self):
+        """What is left of the budget. One rank has no supervisor, and weft would warn of keys without effect."""
+        limit = self.settings.max_failures
+        return {"launch.max_restarts": limit if limit < 0 else limit - self.earlier, "launch.restart_reset_steps": 0} if self.settings.ranks > 1 else {}
 
     def train(self):
         self.open()
         name = f"ray-{hashlib.sha256(self.settings.text.encode()).hexdigest()[:8]}.yaml"
         try:
+            self.check_rows()
             path = ray.get(self.head.first.train.remote(self.settings.place, name, self.settings.text, self.keys(), self.words,
                                                os.getcwd(), self.head.gpus, self.reported, self.settings.keep))
             self.check_storage(path)
@@ -122,15 +144,16 @@ class Run:
             return self.result()
         except ApartError as error:
             raise self.lost(str(error), error) from error
-        except RayActorError as lost:
-            raise SupervisorLost(f"the actor of the first node is lost: {lost}") from lost
         except RayTaskError as error:  # of the actor's own code: storage that cannot be written
             raise ControllerError(error) from error
+        except RayError as lost:  # its death, the node's memory, an object that went with a node: Ray has many names for it
+            raise SupervisorLost(f"the actor of the first node is lost: {lost}") from lost
 
     def result(self):
         storage = self.trainer.storage
         try:
-            return make_result(self.settings, storage, *ray.get(self.head.first.summary.remote(stored_steps(self.settings, storage))))
+            steps = stored_steps(self.settings, storage)
+            return make_result(self.settings, storage, *self.head.ask(lambda actor: actor.summary.remote(steps)))
         except OSError as error:
             raise ControllerError(RuntimeError(f"training is complete, but {self.settings.run_dir} cannot be read: {error}. The same fit() returns its Result")) from error
 
@@ -143,10 +166,20 @@ class Run:
             raise ControllerError(ValueError(f"{', '.join(blind)} cannot see {path}, which the first node, {self.head.address}, has written: the storage is not "
                                              f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
 
+    def check_rows(self):
+        """A task has written them, on any node."""
+        for name in self.settings.datasets:
+            path, = self.settings.keys[f"data.{name}"]
+            if not self.head.ask(lambda actor, path=path: actor.sees.remote(path)):
+                raise ControllerError(ValueError(f"{self.head.address} cannot see {path}, which Ray has written on another node: the storage is not "
+                                                 f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
+
     def is_seen(self, answer):
         try:
             return ray.get(answer)
-        except RayActorError:
+        except RayTaskError:
+            raise
+        except RayError:
             return True
 
     def worker_failures(self, code, error):
@@ -163,9 +196,13 @@ class Run:
             raise
 
     def save(self):
+        """trainer.stop_code: how weft train ended, 75 where that is not known."""
+        self.trainer.stop_code = LOST
         try:
             self.head.first.stop.remote(signal.SIGTERM)
-            if self.watch(time.monotonic() + SAVE_S) is None:
+            if end := self.watch(time.monotonic() + SAVE_S):
+                self.trainer.stop_code = end[0] if end[0] >= 0 else LOST
+            else:
                 warn(f"weft train has not ended within {SAVE_S:g} s and is killed: the last step may not be saved")
         except (RayError, ApartError) as error:
             warn(f"the last step may not be saved: {reason(error)}")
@@ -175,13 +212,12 @@ class Run:
         while time.monotonic() < deadline:
             for place in self.places:
                 if place.polling is None and (place is self.head or place.can_be_polled):
-                    place.polling = place.first.poll.remote(POLL_S)
+                    place.polling = place.first.poll.remote(POLL_S, place.heard)
             ready, _ = ray.wait([place.polling for place in self.places if place.polling is not None], timeout=2 * POLL_S)
             for place in [place for place in self.places if place.polling in ready]:
-                polling, place.polling = place.polling, None
                 if place is not self.head:
-                    self.hear_agent(place, polling)
-                elif (news := self.hear_head(ray.get(polling)))["code"] is not None:
+                    self.hear_agent(place)
+                elif (news := self.hear_head(place.news()))["code"] is not None:
                     return news["code"], news["error"]
             if self.endpoint is not None:
                 self.take_more()
@@ -189,8 +225,13 @@ class Run:
         return None
 
     def hear_head(self, news):
+        if news is None:
+            return {"code": None}
         self.endpoint = self.endpoint or news["endpoint"]
-        self.failures = self.earlier + news["restarts"]
+        self.failures = max(self.failures, self.earlier + news["restarts"])  # a status file that cannot be read just now takes none back
+        if news["size"]:
+            kind, count = news["size"]
+            self.workers = count * (self.settings.tp if kind == "dp" else 1)
         if news["reported"] is not None:
             self.reported = news["reported"]
         for line, is_error in news["lines"] if self.trainer.output else []:
@@ -200,10 +241,10 @@ class Run:
         self.report_failures(news["failures"])
         return news
 
-    def hear_agent(self, place, polling):
+    def hear_agent(self, place):
         try:
-            news = ray.get(polling)
-            if news["code"] is not None:
+            news = place.news()
+            if news and news["code"] is not None:
                 place.note_end(news["code"], news["error"])
         except RayError as error:
             self.head.first.drop.remote(*place.agent)  # Ray's word counts: the agent may live on, and its node is needed no more
@@ -219,17 +260,17 @@ class Run:
     def join_others(self):
         """Agents of the other nodes, once the supervisor has said where it listens."""
         if self.secret is None:
-            self.secret = ray.get(self.head.first.secret.remote())
+            self.secret = self.head.ask(lambda actor: actor.secret.remote())
         for place in self.places[1:]:
             place.join(self.endpoint, self.secret)
 
     # ---------------------------------------------------------------- callbacks
 
-    def call_back(self, name, *arguments):
-        """A callback that fails ends the run, as in Ray Train."""
+    def call_back(self, name, **arguments):
+        """By the arguments' names, as Ray Train does. A callback that fails ends the run, as there."""
         for callback in self.trainer.run_config.callbacks:
             try:
-                getattr(callback, name)(self.context, *arguments)
+                getattr(callback, name)(run_context=self.context, **arguments)
             except Exception as error:
                 raise ControllerError(error) from error
 
@@ -240,19 +281,19 @@ class Run:
         else:
             self.died = {}
         if self.trainer.run_config.callbacks:
-            self.call_back("after_report", [dict(metrics) for _ in range(self.settings.ranks)],
-                           make_checkpoint(self.settings, self.trainer.storage, folder) if folder else None)
+            self.call_back("after_report", metrics=[dict(metrics) for _ in range(self.workers)],
+                           checkpoint=make_checkpoint(self.settings, self.trainer.storage, folder) if folder else None)
 
     def report_failures(self, failures):
         for ranks, message in failures:
             if not ranks and self.died:  # the run has ended for want of a node whose loss was reported
                 continue
             self.died = dict.fromkeys(ranks or [0], message)
-            self.call_back("after_exception", self.worker_failures(75, message))
+            self.call_back("after_exception", worker_exceptions=self.worker_failures(LOST, message))
 
     def close(self):
         """Children end with their actors."""
-        closing = [place.first.close.remote() for place in self.places]
+        closing = [place.first.close.remote() for place in self.places if not place.opening]  # else nobody answers
         if closing:
             ray.wait(closing, num_returns=len(closing), timeout=CLOSE_S)
         for place in self.places:

@@ -20,6 +20,7 @@ OWNED = {"name": "RunConfig(name)", "storage": "RunConfig(storage_path)", "launc
 BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
 SCORES = (*BEST, "loss", "grad_norm", "step", "tokens")  # what a checkpoint may be ranked by
 ALL = 1_000_000_000  # checkpoints to keep: no run has more
+JOIN_TIMEOUT_S = 604_800  # the longest that weft knows
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Settings:
 
     @property
     def rows_folder(self):
-        return os.path.join(self.fallback, self.name, "rows") if self.is_remote else os.path.join(self.run_dir, "rows")
+        folder, name = self.place
+        return os.path.join(folder, f"{name}-rows") if self.is_remote else os.path.join(folder, "rows")  # the copy of a run in an object store has a folder to itself
 
     def check_nodes(self, nodes):
         if self.is_remote and nodes > 1 and not self.fallback:
@@ -89,12 +91,31 @@ def refuse_unknown(config, known):
             refuse(f"{type(config).__name__}({field.name})", getattr(config, field.name), "it is not known to this version of weft")
 
 
+def parse_yaml(what, text):
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{what} is no YAML: {error}") from error
+
+
+def check_whole(key, value, least):
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{key}={value!r}: a whole number of at least {least} was expected")
+    return value
+
+
+def check_text(key, value):
+    if not isinstance(value, str):
+        raise ValueError(f"{key}={value!r}: text was expected")
+    return value
+
+
 def read_run(run):
     """(text, sections) of a run file or a dict of the same form."""
     if isinstance(run, dict):
         return json.dumps(run, indent=1) + "\n", run
     text = Path(run).read_text()
-    sections = yaml.safe_load(text)
+    sections = parse_yaml(run, text)
     if not isinstance(sections, dict):
         raise ValueError(f"{run} is no run file: sections were expected (docs/keys.md)")
     return text, sections
@@ -119,20 +140,20 @@ def check_keys(config):
 def check_ranks(scaling, sections, config):
     """(num_workers, the fewest, tp); num_workers, or the larger of two, must be dp x tp."""
     fewest, most = scaling.num_workers if isinstance(scaling.num_workers, tuple) else (scaling.num_workers, scaling.num_workers)
-    if fewest < most and scaling.placement_strategy not in ("PACK", "SPREAD"):
-        refuse("ScalingConfig(placement_strategy)", scaling.placement_strategy, "with num_workers=(min, max) it is \"PACK\" or \"SPREAD\"")
+    if fewest < most and scaling.placement_strategy != "PACK":
+        refuse("ScalingConfig(placement_strategy)", scaling.placement_strategy, "with num_workers=(min, max) it is \"PACK\": as many workers per node as fit")
     if fewest == 0:
         refuse("ScalingConfig(num_workers)", 0, "there is no local mode; `weft train` runs without Ray")
     sizes = {}
     for key in ("parallel.dp", "parallel.tp"):
         written = config.get(key, find_key(sections, key))
-        sizes[key] = 1 if written is None else written
-        if not isinstance(sizes[key], int) or isinstance(sizes[key], bool) or sizes[key] < 1:
-            raise ValueError(f"{key}={sizes[key]!r}: a whole number of at least 1 was expected")
+        sizes[key] = check_whole(key, 1 if written is None else written, 1)
     wanted = sizes["parallel.dp"] * sizes["parallel.tp"]
     if most != wanted:
         raise ValueError(f"ScalingConfig(num_workers={scaling.num_workers}), but parallel.dp={sizes['parallel.dp']} x "
                          f"parallel.tp={sizes['parallel.tp']} needs {wanted}: one worker is one rank")
+    if fewest < most and sizes["parallel.dp"] == 1:
+        refuse("ScalingConfig(num_workers)", scaling.num_workers, f"with parallel.dp=1 and parallel.tp={wanted} there is nothing smaller; use one number")
     return wanted, fewest, sizes["parallel.tp"]
 
 
@@ -184,8 +205,8 @@ def read_run_config(run):
     refuse_unknown(run, {"name", "storage_path", "storage_filesystem", "failure_config", "checkpoint_config", "callbacks",
                          "worker_runtime_env", "logging_config"})
     failure = run.failure_config
-    refuse_changed(failure, FailureConfig(), ("controller_failure_limit", "max_preemption_failures",
-                                              "relax_collectives_on_preemption", "preemption_grace_s"),
+    refuse_changed(failure, FailureConfig(), ("max_preemption_failures",), "a preempted node counts in max_failures, as any other that is lost")
+    refuse_changed(failure, FailureConfig(), ("controller_failure_limit", "relax_collectives_on_preemption", "preemption_grace_s"),
                    "weft has one budget, max_failures, and saves by itself when it is asked to stop")
     refuse_unknown(failure, {"max_failures", "controller_failure_limit", "max_preemption_failures",
                              "relax_collectives_on_preemption", "preemption_grace_s", "fail_fast"})
@@ -199,7 +220,7 @@ def read_storage(path, sections, config):
         return os.path.abspath(os.path.expanduser(path)), None
     if not path.startswith("s3://"):
         refuse("RunConfig(storage_path)", path, "a folder that all nodes see, or s3://bucket/prefix, was expected")
-    return path, config.get("checkpoint.fallback", find_key(sections, "checkpoint.fallback")) or ""
+    return path, check_text("checkpoint.fallback", config.get("checkpoint.fallback", find_key(sections, "checkpoint.fallback")) or "")
 
 
 def read_labels(selector, ranks):
@@ -209,8 +230,7 @@ def read_labels(selector, ranks):
 
 def read_datasets(datasets, sections, config):
     """With the columns that the run file's templates name."""
-    texts = [config.get(key, find_key(sections, key)) for key in ("data.text", "data.source", "data.target")]
-    messages = config.get("data.messages", find_key(sections, "data.messages"))
+    *texts, messages = (check_text(key, config.get(key, find_key(sections, key)) or "") for key in ("data.text", "data.source", "data.target", "data.messages"))
     texts = [text for text in texts if text] or ([] if messages else ["{text}"])
     columns = template_columns(texts) + ([messages] if messages else [])
     for name, dataset in datasets.items():
@@ -222,6 +242,12 @@ def read_datasets(datasets, sections, config):
             raise ValueError(f"datasets[{name!r}] and data.{name} are both given; remove one of them")
         check_dataset(name, dataset, columns, messages)
     return {name: (dataset, columns) for name, dataset in datasets.items()}
+
+
+def launch_keys(sections, config):
+    """Ray Train waits for a node in place of a lost one as long as it takes, and so does weft, unless the run file says how long."""
+    given = "launch.join_timeout_s" in config or find_key(sections, "launch.join_timeout_s") is not None
+    return {} if given else {"launch.join_timeout_s": JOIN_TIMEOUT_S}
 
 
 def read_settings(run, config, scaling, run_config, datasets):
@@ -239,7 +265,7 @@ def read_settings(run, config, scaling, run_config, datasets):
         refuse("RunConfig(storage_path)", storage, "with datasets set checkpoint.fallback, a folder that all nodes see, for their rows")
     if fallback is not None and score and kept:
         refuse("RunConfig(storage_path)", storage, "with a checkpoint_score_attribute and num_to_keep it is a folder; leave one of them out")
-    keys = {**config, **scaling_keys, **checkpoint_keys, "name": run_config.name, "storage": storage, "launch.restart_reset_steps": 0}
+    keys = {**config, **scaling_keys, **checkpoint_keys, **launch_keys(sections, config), "name": run_config.name, "storage": storage}
     return Settings(run_config.name, storage, text, ranks, fewest, tp, bundle, scaling.placement_strategy,
                     read_labels(scaling.label_selector, ranks), scaling.use_gpu, keys, run_config.failure_config.max_failures, score,
                     (kept, score) if score and kept else None, fallback,

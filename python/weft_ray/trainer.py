@@ -2,16 +2,16 @@
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayError
 from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from weft_ray import rows
 from weft_ray.elastic import ElasticPlacement
-from weft_ray.place import warn
+from weft_ray.place import reason, warn
 from weft_ray.placement import Placement
 from weft_ray.result import open_storage
-from weft_ray.run import Run, SupervisorLost, WeftError
+from weft_ray.run import LOST, Run, SupervisorLost, WeftError
 from weft_ray.settings import read_settings
 
 __all__ = ["WeftError", "WeftTrainer"]
@@ -38,6 +38,7 @@ class WeftTrainer:
         self.words, self.output = [], None  # of the command line: further arguments, and where lines are shown
         self.strange_rows = []  # files of rows that are not those of the run under this name
         self.storage = None  # (file system, the run directory in it)
+        self.stop_code = None  # exit code of weft train after an interrupt
 
     def write_datasets(self):
         """Before workers take their CPUs, some of which Ray Data needs."""
@@ -46,15 +47,21 @@ class WeftTrainer:
             write = ray.remote(num_cpus=0)(rows.write_rows).remote(dataset, columns, self.settings.rows_folder, name)
             try:
                 path, is_strange = ray.get(write)
-            except RayTaskError as error:
+            except RayError as error:  # Ray has tried again where a node was lost
                 raise ControllerError(error) from error
+            except KeyboardInterrupt:
+                ray.cancel(write)  # which removes its draft
+                raise
             self.settings.keys[f"data.{name}"] = [path]
             self.strange_rows += [path] if is_strange else []
 
     def drop_refused_rows(self, failures):
         """Where weft has refused to train with other rows than before, nobody needs them."""
         if self.strange_rows and any(failure.exit_code == USAGE for failure in failures.values()):
-            ray.get(ray.remote(num_cpus=0)(rows.remove_rows).remote(self.strange_rows))
+            try:
+                ray.get(ray.remote(num_cpus=0)(rows.remove_rows).remote(self.strange_rows))
+            except RayError as error:  # weft's refusal is what the user needs to see
+                warn(f"{', '.join(self.strange_rows)} is not needed, but could not be removed: {reason(error)}")
 
     def fit(self):
         """Ray Train's Result, or its TrainingFailedError. The same name and storage_path resume."""
@@ -75,9 +82,9 @@ class WeftTrainer:
                     failures, reported, is_first = run.failures + 1, run.reported, False
                     if run.has_saved:
                         words = [word for word in words if word in LASTING]
-                    run.report_failures([([0], str(lost))])
+                    run.report_failures([(run.head_ranks, str(lost))])
                     if 0 <= limit < failures:
-                        raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(75, "")) from lost
+                        raise WorkerGroupError(f"{lost}; FailureConfig(max_failures={limit})", run.worker_failures(LOST, "")) from lost
                     warn(f"{lost}; all ranks are started again")
                     run.close()
                     if lost.is_apart:

@@ -100,7 +100,7 @@ def check_island(case):
 def check_gpu_ids(case):
     """Ray hands out GPUs of a node that has none; a program in weft's place shows what it is given, weft itself refuses."""
     import ray.train
-    from weft_ray import WeftTrainer, program
+    from weft_ray import WeftTrainer, node, program
     case.cluster.add_node(1, "--num-gpus", 4)
     home = list(case.cluster.homes.values())[-1]
     place, log = program_cache(home) / program.digest(), case.folder / "ids"
@@ -108,6 +108,7 @@ def check_gpu_ids(case):
     (place / "bin").mkdir(parents=True)
     (place / "bin/weft").write_text(STAND_IN.format(log=log))
     (place / "bin/weft").chmod(0o755)
+    (place / node.SIZES).write_text(json.dumps({"bin/weft": (place / "bin/weft").stat().st_size}))
 
     def trainer():
         return WeftTrainer({**sections(case.folder), "parallel": {"dp": 3}}, scaling_config=ray.train.ScalingConfig(num_workers=3, use_gpu=True),

@@ -19,9 +19,9 @@ from ray_cluster import HEAD, RayCluster, enter
 from ray_edges import DASHBOARD, check_gpu_ids, check_interrupt, check_island, check_job, check_no_gpus, check_other_ray, check_store
 from ray_nodes import check_elastic, check_lost_node, check_nodes, check_orphan
 from ray_notebook import check_kernel
-from ray_proofs import check_budget, check_notebook, check_uneven
+from ray_proofs import check_budget, check_notebook, check_one, check_uneven
 from ray_recovery import NODE_S, RANK_S, Recovery, check_recovery, check_survivors
-from ray_use import check_command, check_datasets, check_examples, check_tune
+from ray_use import check_command, check_datasets, check_examples, check_term, check_tune
 from sampling import is_full
 
 
@@ -141,6 +141,9 @@ def check_refusals(case):
     refused(case, "workers", "num_workers=3), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=3))
     refused(case, "elastic workers", "num_workers=(2, 8)), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=(2, 8)))
     refused(case, "elastic on one node", "ScalingConfig(placement_strategy)='STRICT_PACK'", scaling(num_workers=(2, 4), placement_strategy="STRICT_PACK"))
+    refused(case, "elastic and spread", "ScalingConfig(placement_strategy)='SPREAD'", scaling(num_workers=(2, 4), placement_strategy="SPREAD"))
+    refused(case, "elastic with one tensor-parallel group", "ScalingConfig(num_workers)=(2, 4)", lambda: WeftTrainer(
+        {**run, "parallel": {"tp": 4}}, scaling_config=ScalingConfig(num_workers=(2, 4))))
     refused(case, "local mode", "ScalingConfig(num_workers)=0", scaling(num_workers=0))
     refused(case, "two GPUs per rank", "a rank has one GPU", scaling(use_gpu=True, resources_per_worker={"GPU": 2}))
     refused(case, "topology", "ScalingConfig(topology)", scaling(topology="4x4"))
@@ -165,14 +168,14 @@ def check_bad_runs(case):
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "1"
     eight = {**sections(case.folder), "parallel": {"dp": 4, "tp": 2}}
     fails(case, "a cluster that is too small", "they need CPU 8, CPU 1 each; the cluster has CPU 4", case.trainer("small", eight, workers=8))
-    fails(case, "a cluster that is too small, elastic", "of at least 2 nodes with 4 workers each within 1 s (num_workers=(6, 8), CPU 1 each); the cluster has CPU 4",
+    fails(case, "a cluster that is too small, elastic", "of at least 3 nodes with 2 workers each within 1 s (num_workers=(6, 8), CPU 1 each); the cluster has CPU 4",
           case.trainer("small", eight, workers=(6, 8)))
     del os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 
 
 # (check, one commit in how many runs it; 0: FULL=1 alone). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_interrupt, 3), (check_budget, 3), (check_notebook, 3), (check_kernel, 4), (check_store, 0),
+         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_term, 3), (check_interrupt, 3), (check_budget, 3), (check_one, 3), (check_notebook, 3), (check_kernel, 4), (check_store, 0),
          (check_island, 0), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, 4), (check_orphan, 4), (check_elastic, 0), (check_gpu_ids, 0), (check_tune, 0))
 SECOND = ((check_job, 0),)  # a head with a job server
 

@@ -1,5 +1,6 @@
 """weft on several nodes of Ray: bits, the secret, a killed actor, a lost node."""
 
+import itertools
 import json
 import os
 import signal
@@ -174,13 +175,16 @@ def check_elastic(case):
     case.cluster.add_node(1, "--resources", SLOT)
     growth = Growth(case, case.storage / "elastic")
     growth.start()
+    recorder = make_recorder()()
     try:
         WeftTrainer(run, scaling_config=ray.train.ScalingConfig(num_workers=(1, 2), resources_per_worker={"CPU": 1, "slot": 1}),
-                    run_config=ray.train.RunConfig(name="elastic", storage_path=str(case.storage),
+                    run_config=ray.train.RunConfig(name="elastic", storage_path=str(case.storage), callbacks=[recorder],
                                                    failure_config=ray.train.FailureConfig(max_failures=-1))).fit()
         case.checks.that(False, "elastic: Ctrl-C ends fit()")
     except KeyboardInterrupt:
         case.checks.that(growth.error is None, "elastic: 1 -> 2 -> 1 nodes", str(growth.error or layouts_of(case.storage / "elastic")))
+    workers = [number for number, _ in itertools.groupby(report[1] for report in recorder.reports)]
+    case.checks.equal(workers, [1, 2, 1], "elastic: after_report has the metrics of as many workers as train")
     lines = read_metrics(case.storage / "elastic")[0]
     case.checks.equal([line["step"] for line in lines], list(range(1, len(lines) + 1)), "elastic: every step once")
     file = write_run_file(case.folder / "elastic.yaml", {"name": "elastic", **run})

@@ -1,6 +1,8 @@
 """Smaller promises of weft on Ray: one budget for all kinds of failures, a notebook's loop, both datasets, threads of a worker's CPUs."""
 
 import asyncio
+import contextlib
+import io
 import os
 import signal
 
@@ -25,6 +27,31 @@ def check_budget(case):
     fails(case, "one budget: an actor, then a rank", "rank 1", case.trainer(
         "budget", sections(case.folder, every=10, steps=2000, eval_every=1000), max_failures=1, callbacks=[recorder]))
     case.checks.equal((done, len(recorder.exceptions)), (["actor", "rank"], 2), "one budget: both were killed and reported")
+
+
+def check_one(case):
+    """One worker, which has no supervisor: its kill costs a failure, the run resumes, and nothing is said of keys that nobody has set."""
+    steps = 30
+    run = {**sections(case.folder, every=10, steps=steps, global_batch=4), "parallel": {"dp": 1, "mode": "exact"}}
+    own, done, said = case.folder / "own/one", [], io.StringIO()
+    case.weft.train(write_run_file(case.folder / "one.yaml", {"name": "one", **run}), own)
+    run["launch"] = {"threads": 1}
+
+    def at_step(step):
+        if step >= 12 and not done:
+            done.append(step)
+            os.kill(min(processes("train")), signal.SIGKILL)
+    recorder = make_recorder()(at_step)
+    trainer = case.trainer("one", run, workers=1, max_failures=1, callbacks=[recorder])
+    trainer.output = said
+    with contextlib.redirect_stderr(said):
+        trainer.fit()
+    same_run(case, case.storage / "one", own, "one worker, killed")
+    case.checks.equal([list(one) for one in recorder.exceptions], [[0]], "one worker, killed: after_exception")
+    case.checks.equal([r[2:] for r in recorder.reports if not r[3]], [(step, False) for step in range(1, steps + 1)], "one worker, killed: every step once")
+    case.checks.that("killed by signal 9" in said.getvalue(), "one worker, killed: said")
+    case.checks.that("has no effect" not in said.getvalue(), "one worker: no warning of keys that nobody has set",
+                     "".join(line for line in said.getvalue().splitlines(True) if "has no effect" in line))
 
 
 def check_notebook(case):

@@ -43,6 +43,7 @@ def check_datasets(case):
     fails(case, "other rows under the same name", "data.train: ", trainer(others))
     case.checks.equal([path.name for path in folder.iterdir()], ["train.parquet"], "other rows under the same name: those of the run are left, and no others")
     case.checks.that((folder / "train.parquet").read_bytes() == before, "other rows under the same name: those of the run have their bytes")
+    check_same_rows(case, parquet)
     refused(case, "a column that is missing", "datasets['train'] has no column sql", lambda: trainer(dataset.drop_columns(["sql"])))
     refused(case, "a column of another type", "column question has the type", lambda: trainer(
         ray.data.from_items([{"question": [1, 2], "sql": "select"}])))
@@ -53,6 +54,23 @@ def check_datasets(case):
         run, scaling_config=scaling, datasets={"train": dataset, "eval": dataset}))
     fails(case, "fewer rows than a batch", "global_batch", WeftTrainer(
         run, scaling_config=scaling, run_config=ray.train.RunConfig(name="few", storage_path=str(case.storage)), datasets={"train": dataset.limit(3)}))
+
+
+def check_same_rows(case, parquet):
+    """Rows are known by what they are; the bytes of their file are Arrow's."""
+    import pyarrow
+    import pyarrow.parquet
+    from weft_ray import rows
+    table, folder = pyarrow.parquet.read_table(parquet), case.folder / "same"
+    numbers = [float("nan"), *map(float, range(1, len(table)))]
+    table, found = table.append_column("n", pyarrow.array(numbers)), []
+    folder.mkdir()
+    for part, words in ((table, {}), (table, {"compression": "zstd", "row_group_size": 60}), (table.slice(1), {}), (table.set_column(
+            table.num_columns - 1, "n", pyarrow.array([1.0, *numbers[1:]])), {})):
+        pyarrow.parquet.write_table(part, folder / "draft", **words)
+        path, is_strange = rows.place_rows(str(folder / "draft"), str(folder), "train")
+        found.append((os.path.basename(path) == "train.parquet", is_strange))
+    case.checks.equal(found, [(True, False), (True, False), (False, True), (False, True)], "the same rows in other bytes are the same, others are not")
 
 
 def check_command(case):
@@ -80,12 +98,31 @@ def check_command(case):
     case.checks.that(code == 0 and out.startswith("weft "), "without Ray's engine the program itself answers")
 
 
+def check_term(case):
+    """SIGTERM, which `ray job stop` and Kubernetes send: the step is completed and saved, exit 143."""
+    run = sections(case.folder, steps=100_000, every=1000, schedule="constant")
+    file = write_run_file(case.folder / "term.yaml", {"name": "term", "storage": str(case.storage), **run})
+    words = [sys.executable, "-c", "from weft_ray.program import main; main()", "train", str(file), "--engine", "ray"]
+    env = {**os.environ, "RAY_ADDRESS": case.cluster.address, "PYTHONPATH": str(case.folder / "driver")}
+    with subprocess.Popen(words, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=case.folder) as command:
+        for line in command.stdout:
+            if "step " in line and "/100000" in line:
+                break
+        command.terminate()
+        out = command.stdout.read()
+    case.checks.that(command.returncode == 143, "--engine ray, SIGTERM: exit 143", "" if command.returncode == 143 else f"{command.returncode}: {out[-600:]}")
+    steps = len(read_metrics(case.storage / "term")[0])
+    saved = [path.name for path in (case.storage / "term/checkpoints").glob("step-*")]
+    case.checks.equal(saved, [f"step-{steps:08}"], "--engine ray, SIGTERM: the last step is saved")
+
+
 def example(case, name, *words):
     """Runs a program of examples/ray on the cluster, from the root of the repository."""
     env = {**os.environ, "RAY_ADDRESS": case.cluster.address, "PYTHONPATH": str(case.folder / "driver")}
     done = subprocess.run([sys.executable, ROOT / "examples/ray" / name, "--storage-path", case.storage, *map(str, words)], env=env, text=True,
                           capture_output=True, timeout=600, check=False, cwd=ROOT)
-    case.checks.that(done.returncode == 0, f"examples/ray/{name}: exit 0", (done.stdout + done.stderr)[-1500:] if done.returncode else "")
+    errors = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "rror" in line or "warning" in line)  # among Ray's progress bars
+    case.checks.that(done.returncode == 0, f"examples/ray/{name}: exit 0", errors[-1500:] if done.returncode else "")
     return done.stdout
 
 
@@ -118,6 +155,7 @@ def own_workload(case, number, name, *words):
 
 def check_examples(case):
     """Workload 1 and 2 in TP 2 x DP 2 on one node, workload 4 in dp 3 zero3 on three; Parquet through Ray Data: the bits of weft train alone."""
+    import pyarrow.parquet
     wiki, held_out, table = write_tables(case)
     out = example(case, "qwen_tp_dp.py", "--resume-from", "example1", "--dataset", wiki, "--debug-steps", 4, "--seq-length", 64, *sets(()))
     case.checks.that("step 4: loss" in out, "workload 1: the result is shown", out)
@@ -132,11 +170,17 @@ def check_examples(case):
     case.cluster.want_nodes(3)
     out = example(case, "t5_text_to_sql.py", "--rows", table, "--name", "example4", "--batch-size", 4, "--debug-steps", 4, *sets(["train.precision=fp32"]))
     case.checks.equal(out.count("answered: "), 3, "workload 4: the trained model answers")
+    rows = pyarrow.parquet.read_table(table)
+    parts = {"train": rows.slice(0, len(rows) - len(rows) // 10), "eval": rows.slice(len(rows) - len(rows) // 10)}
+    wanted = [f"expected: {text}" for text in parts["eval"]["output"].to_pylist()[:3]]
+    case.checks.equal([line for line in out.splitlines() if line.startswith("expected: ")], wanted, "workload 4: it answers rows that it was not trained with")
+    for name, part in parts.items():
+        pyarrow.parquet.write_table(part, case.folder / f"sql-{name}.parquet", row_group_size=64)
     case.checks.equal(yaml.safe_load((case.storage / "example4/run.yaml").read_text())["launch"]["nodes"], 3, "workload 4: on three nodes")
     sent = [name for name, count in programs_sent(case.cluster).items() if count == 1]
     case.checks.that(len(sent) >= 3, "workload 4: the program was sent to each", str(sent))
     own_workload(case, 4, "example4", "parallel.dp=3", "train.global_batch=12", "train.micro_batch=4", "train.steps=4", "train.precision=fp32",
-                 f"data.train=[{table}]")
+                 "data.eval_fraction=0", *(f"data.{name}=[{case.folder}/sql-{name}.parquet]" for name in parts))
 
 
 def check_tune(case):

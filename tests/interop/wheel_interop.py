@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The wheel: pip installs it into an empty environment, and its program trains there without compilers or other libraries.
+"""The wheel: pip installs it into an empty environment, and its program trains there without other libraries.
 
     wheel_interop.py --weft build/weft
 
@@ -78,8 +78,6 @@ def check_training(checks, weft, bin_dir, folder):
         "parallel": {"dp": 2, "tp": 2, "mode": "exact"}, "launch": {"threads": 1},
         "train": {"steps": 3, "global_batch": 8, "micro_batch": 4, "lr": 1e-3}})
     env = {"PATH": str(bin_dir), "HOME": str(folder)}
-    compilers = [name for name in ("gcc", "cc", "g++", "c++", "clang", "ld") if shutil.which(name, path=env["PATH"])]
-    checks.equal(compilers, [], "no compiler on the PATH")
     program = shutil.which("weft", path=env["PATH"])
     done = call(program, "train", file, "--run-dir", folder / "wheel-run", env=env)
     checks.that(done.returncode == 0, "weft on the PATH trains, dp 2 x tp 2", done.stderr[-800:] if done.returncode else "")

@@ -15,6 +15,10 @@ class RayActorError(RayError):
     pass
 
 
+class ActorUnavailableError(RayActorError):
+    pass
+
+
 class RayTaskError(RayError):
     def __init__(self, cause):
         super().__init__(f"a traceback\n{cause}")
@@ -99,10 +103,10 @@ def add_module(name, **names):
 
 def install():
     """In place of Ray, and of what only a driver has."""
-    add_module("ray", get=get, wait=lambda calls, **_: (list(calls), []), kill=lambda actor: None, remote=Factory, is_initialized=lambda: True)
+    add_module("ray", get=get, wait=lambda calls, **_: (list(calls), []), kill=lambda actor: None, remote=Factory, is_initialized=lambda: True, __version__="2.60.0")
     add_module("ray.cloudpickle", register_pickle_by_value=lambda module: None)
-    add_module("ray.exceptions", RayError=RayError, RayActorError=RayActorError, RayTaskError=RayTaskError)
-    for name in ("ray.util", "ray.util.placement_group", "ray.util.scheduling_strategies", "ray.train.v2", "ray.train.v2._internal",
+    add_module("ray.exceptions", RayError=RayError, RayActorError=RayActorError, ActorUnavailableError=ActorUnavailableError, RayTaskError=RayTaskError)
+    for name in ("ray._private", "ray._private.state", "ray.util", "ray.util.client", "ray.util.placement_group", "ray.util.scheduling_strategies", "ray.train.v2", "ray.train.v2._internal",
                  "ray.train.v2._internal.execution", "ray.train.v2._internal.execution.context", "ray.train.v2.api", "pandas", "pyarrow", "pyarrow.fs"):
         if name == "ray.train.v2":
             add_module("ray.train", TrainingFailedError=TrainingFailedError)

@@ -20,7 +20,7 @@ import stand_in_ray  # noqa: E402
 
 stand_in_ray.install()
 
-from weft_ray import command, elastic, keep, node, place, placement, program, result, rows, run, settings, trainer  # noqa: E402
+from weft_ray import command, elastic, keep, node, place, placement, program, result, run, settings, trainer  # noqa: E402
 
 RayActorError, RayError, ControllerError = stand_in_ray.RayActorError, stand_in_ray.RayError, stand_in_ray.ControllerError
 
@@ -28,7 +28,7 @@ RayActorError, RayError, ControllerError = stand_in_ray.RayActorError, stand_in_
 class FakeNode:
     """An actor that fails as often as its class says."""
 
-    faults, joined, codes, addresses, dropped = {}, 0, [], [], []
+    faults, joined, codes, addresses, dropped, heard = {}, 0, [], [], [], []
 
     def fail(self, name):
         if self.faults.get(name):
@@ -49,10 +49,15 @@ class FakeNode:
     def drop(self, host, pid):
         FakeNode.dropped.append((host, pid))
 
-    def poll(self, _):
+    def poll(self, _, heard):
+        FakeNode.heard.append(heard)
         self.fail("poll")
         code = FakeNode.codes.pop(0) if FakeNode.codes else None
-        return {"code": code, "error": "error: agent", "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "endpoint": None}
+        return {"code": code, "error": "error: agent", "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "size": None, "endpoint": None}
+
+    def secret(self):
+        self.fail("secret")
+        return "secret"
 
     def stop(self, _):
         return None
@@ -63,20 +68,23 @@ class FakeNode:
 
 def make_settings(**more):
     return SimpleNamespace(**{"bundle": {"CPU": 1}, "uses_gpu": False, "ranks": 2, "fewest": 2, "max_failures": 3, "is_remote": False, "run_dir": "/r/x",
-                              "datasets": {}, "check_nodes": lambda nodes: None, "score": None, **more})
+                              "datasets": {}, "tp": 1, "check_nodes": lambda nodes: None, "score": None, **more})
 
 
 class WithNodes(unittest.TestCase):
     def setUp(self):
-        FakeNode.faults, FakeNode.joined, FakeNode.codes, FakeNode.addresses, FakeNode.dropped = {}, 0, [], [], []
+        FakeNode.faults, FakeNode.joined, FakeNode.codes, FakeNode.addresses, FakeNode.dropped, FakeNode.heard = {}, 0, [], [], [], []
         self.now = 1000.0
-        for target, name, value in ((node, "WeftNode", FakeNode), (program, "digest", lambda: "d"), (place.time, "monotonic", lambda: self.now)):
+        for target, name, value in ((node, "WeftNode", FakeNode), (program, "digest", lambda: "d"), (place.time, "monotonic", lambda: self.now), (place.time, "sleep", self.sleep)):
             patch = mock.patch.object(target, name, value)
             patch.start()
             self.addCleanup(patch.stop)
         self.said, hearing = io.StringIO(), contextlib.ExitStack()
         hearing.enter_context(contextlib.redirect_stderr(self.said))
         self.addCleanup(hearing.close)
+
+    def sleep(self, seconds):
+        self.now += seconds
 
     def make_place(self, **more):
         where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2)
@@ -108,6 +116,11 @@ class Joining(WithNodes):
         self.assertEqual(self.waits(one, 1), [1.0])
         one.join("here:1", "secret")
         self.assertTrue(one.is_joined)
+
+    def test_an_actor_that_is_out_of_reach_when_it_starts(self):
+        FakeNode.faults = {"describe": [stand_in_ray.ActorUnavailableError("connection lost")]}
+        one = self.make_place()
+        self.assertEqual([one.is_open(), one.is_open()], [False, True])
 
     def test_an_agent_that_cannot_be_started(self):
         FakeNode.faults = {"join": [OSError("Exec format error")]}
@@ -147,7 +160,7 @@ class Attempts(WithNodes):
                 raise answer
             return answer
         self.placed = []
-        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, wait=wait,
+        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, wait=wait, keys={},
                                 place_again=lambda: self.placed.append("again"))
         config = SimpleNamespace(worker_runtime_env=None, callbacks=[])
         owner = SimpleNamespace(settings=where.settings, run_config=config, train_loop_config=None, scaling_config=None, output=None, storage=None)
@@ -163,11 +176,12 @@ class Attempts(WithNodes):
         self.assertEqual(len(again.places), 2)
         self.assertEqual(self.said.getvalue().count("too small"), 2)
 
-    def test_workers_that_were_moved_are_placed_again_once(self):
-        self.make_run([ValueError("1, 2 workers"), self.nodes], False).open()
-        self.assertEqual(self.placed, ["again"])
-        with self.assertRaises(ControllerError):
-            self.make_run([ValueError("1, 2 workers")] * 2, False).open()
+    def test_workers_that_are_not_equally_many_are_placed_again(self):
+        for is_first in (True, False):
+            self.make_run([ValueError("1, 2 workers"), ValueError("1, 2 workers"), self.nodes], is_first).open()
+            self.assertEqual(self.placed, ["again", "again"])
+            with self.assertRaises(ControllerError):
+                self.make_run([ValueError("1, 2 workers")] * 3, is_first).open()
 
     def test_actors_that_cannot_be_started(self):
         for is_first, expected in ((True, ControllerError), (False, run.SupervisorLost)):
@@ -203,9 +217,58 @@ class Attempts(WithNodes):
             one.join_others()
         FakeNode.faults = {"poll": [RayActorError("node lost")]}
         place_ = one.places[1]
-        one.hear_agent(place_, place_.first.poll.remote(0))
+        place_.polling = place_.first.poll.remote(0, 0)
+        one.hear_agent(place_)
         self.assertEqual((FakeNode.dropped, place_.agent, place_.is_joined), ([("n2", 4711)], None, False))
         self.assertIn("node lost", self.said.getvalue())
+
+    def test_keys_of_one_rank_and_of_more(self):
+        for ranks, wanted in ((1, {}), (2, {"launch.max_restarts": 3, "launch.restart_reset_steps": 0})):
+            self.assertEqual(self.make_run([self.nodes], True, ranks=ranks).restart_keys(), wanted)
+
+    def test_an_actor_that_is_out_of_reach_for_a_moment(self):
+        one = self.make_run([self.nodes], True)
+        one.open()
+        one.places, FakeNode.codes = one.places[:1], [0]
+        FakeNode.faults = {"poll": [stand_in_ray.ActorUnavailableError("connection lost")] * 2, "secret": [stand_in_ray.ActorUnavailableError("connection lost")]}
+        self.assertEqual(one.follow(), (0, "error: agent"))
+        self.assertEqual(FakeNode.heard, [0, 0, 0])  # the answer that was not heard is asked for again
+        self.assertEqual(one.head.ask(lambda actor: actor.secret.remote()), "secret")
+        FakeNode.faults = {"poll": [stand_in_ray.ActorUnavailableError("connection lost")] * 1000}
+        begin = self.now
+        with self.assertRaises(stand_in_ray.ActorUnavailableError):
+            one.follow()
+        self.assertAlmostEqual(self.now - begin, place.AWAY_S, delta=1.0)
+
+    def test_other_errors_of_ray_cost_a_failure(self):
+        for error, expected in ((RayError("the node was out of memory"), run.SupervisorLost), (RayActorError("died"), run.SupervisorLost),
+                                (PermissionError("read-only"), ControllerError)):
+            one = self.make_run([self.nodes], True, keys={}, place=("/r/x", ""), text="", keep=None)
+            FakeNode.faults = {"train": [error]}
+            with mock.patch.object(FakeNode, "train", lambda self, *_: self.fail("train"), create=True), self.assertRaises(expected):
+                one.train()
+
+    def test_callbacks_get_arguments_by_name_and_a_dict_for_every_worker(self):
+        heard = []
+
+        class Callback:
+            def after_report(self, metrics, *, checkpoint, run_context):
+                heard.append((metrics, checkpoint, run_context))
+
+            def after_exception(self, worker_exceptions, *, run_context):
+                heard.append((sorted(worker_exceptions), run_context))
+        one = self.make_run([self.nodes], True, ranks=4, tp=2)
+        one.trainer.run_config.callbacks = [Callback()]
+        news = {"endpoint": None, "restarts": 0, "size": None, "reported": None, "lines": [], "reports": [({"step": 1}, None)], "failures": [], "code": None}
+        one.hear_head(news)
+        one.hear_head({**news, "size": ("dp", 1), "failures": [([0, 1], "node 0 was lost")]})
+        self.assertEqual(heard, [([{"step": 1}] * 4, None, one.context), ([{"step": 1}] * 2, None, one.context), ([0, 1], one.context)])
+
+    def test_ranks_of_the_first_node(self):
+        one = self.make_run([[placement.Node("a" * 20, None, (0, 1)), placement.Node("b" * 20, None, (2, 3))]], True)
+        self.assertEqual(one.head_ranks, [0])
+        one.open()
+        self.assertEqual(one.head_ranks, [0, 1])
 
     def test_a_cause_that_is_over(self):
         one = self.make_run([self.nodes], True)
@@ -216,7 +279,7 @@ class Attempts(WithNodes):
 
     def test_the_ranks_of_a_lost_node(self):
         one, heard = self.make_run([self.nodes], True), []
-        one.call_back = lambda name, failures: heard.append((name, sorted(failures)))
+        one.call_back = lambda name, worker_exceptions: heard.append((name, sorted(worker_exceptions)))
         one.report_failures([([2, 3], "node 1 was lost"), ([], "node 1 was lost: all restarts are used")])
         self.assertEqual(heard, [("after_exception", [2, 3])])
         self.assertEqual(sorted(one.worker_failures(75, "other")), [2, 3])
@@ -247,6 +310,8 @@ class Fit(WithNodes):
         seen = []
 
         class Attempt:
+            head_ranks = [0, 1]
+
             def __init__(self, owner, placement_, failures, words, reported, is_first):
                 self.failures, self.words, self.reported, self.has_saved = failures, words, reported, False
                 seen.append((words, is_first))
@@ -258,7 +323,7 @@ class Fit(WithNodes):
                 return end
 
             def report_failures(self, failures):
-                return None
+                Fit.reported = failures
 
             def worker_failures(self, code, error):
                 return {0: run.WeftError(code, error)}
@@ -302,6 +367,7 @@ class Fit(WithNodes):
         with self.assertRaises(stand_in_ray.WorkerGroupError) as found:
             self.fit([(True, run.SupervisorLost("killed"))] * 2, max_failures=1)
         self.assertIn("killed; FailureConfig(max_failures=1)", str(found.exception))
+        self.assertEqual(Fit.reported, [([0, 1], "killed")])
 
 
 class ExitCodes(WithNodes):
@@ -337,6 +403,11 @@ class Parts(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "Config\\(old\\)=2"):
             settings.refuse_changed(Config(old=2), Config(), ("old",), "why")
 
+    def test_another_node_is_waited_for_unless_the_run_file_says_how_long(self):
+        self.assertEqual(settings.launch_keys({"launch": {"threads": 1}}, {}), {"launch.join_timeout_s": 604_800})
+        self.assertEqual(settings.launch_keys({"launch": {"join_timeout_s": 5}}, {}), {})
+        self.assertEqual(settings.launch_keys({}, {"launch.join_timeout_s": 5}), {})
+
     def test_a_result_whose_metric_is_null(self):
         checkpoints = [("/c/1", {"step": 1, "loss": 2.0}), ("/c/2", {"step": 2, "loss": None}), ("/c/3", {"step": 3, "loss": 1.0}), ("/c/4", {"step": 4})]
         for order, wanted in (("min", [2, 4, 1, 3]), ("max", [2, 4, 3, 1])):
@@ -362,6 +433,11 @@ class Parts(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "launch.elastic is decided by"):
             settings.check_keys({"launch.elastic": True})
 
+    def test_news_that_was_not_heard_is_said_again(self):
+        one, seen = node.WeftNode(), iter(range(10))
+        one.look = lambda: {"reports": [next(seen)], "failures": [], "lines": [], "code": None}
+        self.assertEqual([one.poll(0, heard)["reports"] for heard in (0, 0, 1, 2, 2)], [[0], [0], [1], [2], [2]])
+
     def test_a_program_that_is_none(self):
         with tempfile.TemporaryDirectory() as folder:
             one = node.WeftNode()
@@ -370,24 +446,6 @@ class Parts(unittest.TestCase):
             os.chmod(one.program, 0o755)
             with self.assertRaisesRegex(RuntimeError, "Exec format error"):
                 one.start(["train"], folder, [])
-
-    def test_rows_never_replace_others(self):
-        with tempfile.TemporaryDirectory() as folder:
-            def put(text):
-                draft = Path(folder) / "draft"
-                draft.write_text(text)
-                path, is_strange = rows.place_rows(draft, folder, "train")
-                return os.path.basename(path), is_strange
-            self.assertEqual(put("rows"), ("train.parquet", False))
-            self.assertEqual(put("rows"), ("train.parquet", False))
-            other = put("other rows")
-            self.assertRegex(other[0], "train-[0-9a-f]{12}.parquet")
-            self.assertTrue(other[1])
-            self.assertEqual(put("other rows"), (other[0], False))  # known since
-            self.assertEqual((Path(folder) / "train.parquet").read_text(), "rows")
-            (Path(folder) / other[0]).write_text("neither")
-            with self.assertRaisesRegex(RuntimeError, other[0]):
-                put("other rows")
 
     def test_an_actor_ends_with_its_raylet(self):
         with subprocess.Popen(["sleep", "60"]) as raylet:

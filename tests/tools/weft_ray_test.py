@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """tests/tools/weft_ray_test.py: what python/weft_ray reads of a run, without Ray."""
 
+import errno
 import json
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
@@ -54,6 +56,15 @@ class Lines(Folder):
         (self.folder / "x").write_text("other\nlines, more of them than before\n")
         self.assertEqual(lines.read(), [b"other", b"lines, more of them than before"])
 
+    def test_storage_that_fails_for_a_moment(self):
+        lines = LineFollower(self.folder / "x")
+        self.add("x", "one\n")
+        lines.read()
+        self.add("x", "two\n")
+        with mock.patch("builtins.open", side_effect=OSError(errno.ESTALE, "stale file handle")):
+            self.assertEqual(lines.read(), [])
+        self.assertEqual(lines.read(), [b"two"])
+
     def test_from_the_end(self):
         self.add("x", "old\n")
         lines = LineFollower(self.folder / "x", at_end=True)
@@ -88,6 +99,15 @@ class Run(Folder):
         self.assertEqual(run.read(), ([], [([2, 3], "node 1 was lost"), ([], "the end")]))
         self.add("metrics.jsonl", step(2) + step(3) + step(4))
         self.assertEqual([metrics["step"] for metrics, _ in run.read()[0]], [4])
+
+    def test_how_many_train(self):
+        run = RunFollower(self.folder)
+        self.assertIsNone(run.size)
+        for line, size in ((event("started", step=0, ranks=2), ("ranks", 2)), (event("layout", to="dp=1 on 1 node"), ("dp", 1)),
+                           (event("layout", to="dp=12 on 3 nodes"), ("dp", 12)), (event("started", step=4, ranks=3), ("ranks", 3))):
+            self.add("events.jsonl", line)
+            run.read()
+            self.assertEqual(run.size, size)
 
     def test_events_before_a_time_are_of_earlier_starts(self):
         run = RunFollower(self.folder, since="2020-02-02T12:00:00")

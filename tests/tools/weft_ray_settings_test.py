@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""tests/tools/weft_ray_settings_test.py: what python/weft_ray makes of a configuration, with a stand-in for Ray."""
+
+import contextlib
+import io
+import sys
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import stand_in_ray  # noqa: E402
+
+stand_in_ray.install()
+
+from weft_ray import elastic, settings  # noqa: E402
+
+
+def make_settings(fewest, most, tp=1, bundle=None, labels=None):
+    return SimpleNamespace(fewest=fewest, ranks=most, tp=tp, bundle=bundle or {"GPU": 1.0}, labels=labels)
+
+
+def scaling(workers, strategy="PACK"):
+    return SimpleNamespace(num_workers=workers, placement_strategy=strategy)
+
+
+class Elastic(unittest.TestCase):
+    def part(self, fewest, most, free, **more):
+        return elastic.workers_per_node(make_settings(fewest, most, **more), [{"GPU": float(one)} for one in free])
+
+    def test_as_many_as_nodes_hold(self):
+        self.assertEqual(self.part(1, 8, [4, 4]), 4)
+        self.assertEqual(self.part(1, 8, [4, 3]), 1)  # seven, in place of four or six
+        self.assertEqual(self.part(2, 8, [4, 2], tp=2), 2)
+
+    def test_the_smallest_where_nothing_fits_yet(self):
+        self.assertEqual(self.part(1, 8, []), 1)
+        self.assertEqual(self.part(1, 8, [0, 0], tp=2), 2)
+
+    def test_it_stays_elastic(self):
+        self.assertEqual(self.part(3, 4, [4]), 1)
+        self.assertEqual(self.part(6, 8, [4, 4]), 2)
+        self.assertEqual(self.part(3, 4, [4], tp=2), 2)  # no part does
+
+    def test_a_minimum_is_rounded_up_only_where_it_is_there(self):
+        self.assertEqual(self.part(5, 8, [4, 4]), 2)
+        self.assertEqual(self.part(5, 8, [4]), 1)
+
+    def test_nodes_that_selectors_allow_and_what_they_have_free(self):
+        nodes = [{"NodeID": name, "Alive": name != "c", "Resources": {"GPU": 8.0}, "Labels": {"kind": kind}} for name, kind in zip("abc", "xyx")]
+        nodes.append({"NodeID": "d", "Alive": True, "Resources": {"GPU": 8.0}})
+        free = {"a": {"GPU": 1.0}, "b": {"GPU": 2.0}, "c": {"GPU": 3.0}}
+        with mock.patch.object(elastic.ray, "nodes", lambda: nodes, create=True), mock.patch.object(elastic, "free_resources", lambda: free):
+            for labels, wanted in ((None, [{"GPU": 1.0}, {"GPU": 2.0}, {}]), ([{"kind": "x"}], [{"GPU": 1.0}]), ([{"kind": "!x"}], [{"GPU": 2.0}, {}]),
+                                   ([{"kind": "in(x, y)"}], [{"GPU": 1.0}, {"GPU": 2.0}]), ([{"kind": "!in(x,y)"}], [{}]),
+                                   ([{"kind": "x"}, {"kind": "y"}], [{"GPU": 1.0}, {"GPU": 2.0}])):
+                found = elastic.possible_nodes(make_settings(1, 8, labels=labels))
+                self.assertEqual(found, [(one, {"GPU": 8.0}) for one in wanted], labels)
+
+    def test_resources_that_were_given_back_just_now(self):
+        def choose(*answers):
+            answers = list(answers)
+            with mock.patch.object(elastic, "possible_nodes", lambda _: [({"GPU": answers.pop(0) if len(answers) > 1 else answers[0]}, {"GPU": 4.0})]), \
+                    mock.patch.object(elastic, "POLL_S", 0.0), mock.patch.object(elastic, "SETTLE_S", 0.01 if len(answers) == 1 else 10.0):
+                return elastic.choose_workers_per_node(make_settings(1, 8))
+        self.assertEqual([choose(4.0), choose(0.0, 1.0, 4.0), choose(2.0)], [4, 4, 2])
+
+    def test_a_minimum_that_is_rounded_up_is_said(self):
+        for fewest, wanted in ((1, "at least 4 train"), (4, "")):
+            said = io.StringIO()
+            with mock.patch.object(elastic, "possible_nodes", lambda _: [({"GPU": 4.0},) * 2]), mock.patch.object(elastic, "placement_group", lambda *_, **__: None), \
+                    contextlib.redirect_stderr(said):
+                placed = elastic.ElasticPlacement(make_settings(fewest, 8))
+            self.assertEqual((placed.part, placed.min_nodes, placed.num_nodes), (4, 1, 2))
+            self.assertTrue(wanted in said.getvalue() if wanted else not said.getvalue(), said.getvalue())
+
+    def test_what_cannot_be_elastic_is_refused_without_a_cluster(self):
+        run = {"parallel": {"dp": 2, "tp": 2}}
+        self.assertEqual(settings.check_ranks(scaling((2, 4)), run, {}), (4, 2, 2))
+        for one, sections, wanted in ((scaling((2, 4), "SPREAD"), run, r"placement_strategy\)='SPREAD'"), (scaling((2, 4)), {"parallel": {"tp": 4}}, "there is nothing smaller")):
+            with self.assertRaisesRegex(ValueError, wanted):
+                settings.check_ranks(one, sections, {})
+        self.assertEqual(settings.check_ranks(scaling(4, "SPREAD"), run, {}), (4, 4, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()
