@@ -163,7 +163,6 @@ void NodeSupervisor::grow() {
 
 // All have saved and ended, as they were asked to. This is no restart of the budget.
 void NodeSupervisor::regroup() {
-  report_lost_nodes();
   has_saved_ = true;
   report("continued", -1, "storage");
   begin_gathering(ends_.lost_nodes().empty() ? std::string(why_)
@@ -205,7 +204,7 @@ void NodeSupervisor::leave_out(JoinedAgent& agent, const Verdict& verdict) {
   if (num_left_out_++ > 0)
     grow_at_ = Clock::now() + kRegrow * (1 << std::min(num_left_out_ - 2, kMostDoublings));
   nodes_[static_cast<size_t>(node)] = nullptr;
-  ends_.lose(node, words);
+  static_cast<void>(lose(node, words));
   is_free_ = is_free_ || phase_ == Phase::kRunning;
   if (phase_ != Phase::kClosing) react_to_loss(node, words);
 }

@@ -103,7 +103,7 @@ void NodeSupervisor::start_generation() {
   const std::optional<int64_t> step = use_previous();
   if (stop_signal_ != 0 && !step) return fail(-1, unsaved_words(), kPeerExit);
   open_store(step.has_value());
-  is_counted_ = is_free_ = false;
+  is_counted_ = is_free_ = is_death_reported_ = false;
   ends_.begin(layout_.num_nodes);
   parked_.assign(nodes_.size(), std::nullopt);
   kill_at_.reset();
@@ -156,7 +156,6 @@ void NodeSupervisor::judge() {
   if (ends) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
     log_error("{}{}", cause->report, spent);
-    if (cause->rank < 0) report_lost_nodes();
     return end_failed(cause->rank, cause->words + spent, cause->exit_code);
   }
   recover(*cause);
@@ -190,10 +189,9 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
                 signal_name(stop_signal_), *step);
   else
     warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
-  report_lost_nodes();
   if (!fault.empty())
     report("recovery_failed", -1, fault);
-  else if (cause.rank >= 0)
+  else if (cause.rank >= 0 && !is_death_reported_)
     report("died", cause.rank, died);
   report("continued", -1, step ? std::to_string(*step) : "storage");
   begin_gathering(words);

@@ -205,12 +205,12 @@ bool NodeSupervisor::is_finishing() const {
          nodes_[0]->beat.generation == generation_;
 }
 
-void NodeSupervisor::report_lost(int node, const std::string& words) const {
-  report("node_lost", node * o_.job.num_ranks, words);
-}
-
-void NodeSupervisor::report_lost_nodes() const {
-  for (const NodeEnds::LostNode& lost : ends_.lost_nodes()) report_lost(lost.node, lost.words);
+// At once: who looks at the events meanwhile must not wait for what takes the node's place.
+bool NodeSupervisor::lose(int node, const std::string& words) {
+  const bool had_ranks = ends_.lose(node, words);
+  const bool is_part = had_ranks || phase_ != Phase::kRunning;  // else its ranks have done theirs
+  if (generation_ >= 0 && is_part) report("node_lost", node * o_.job.num_ranks, words);
+  return had_ranks;
 }
 
 // A node that is lost has no ranks any more (NodeJobOptions::lost_ms).
@@ -228,10 +228,9 @@ void NodeSupervisor::look_for_lost() {
     }
     const std::string words =
         fmt::format("node {}, {}, was lost: {}", agent.node, agent.name(), agent.lost);
-    const bool had_ranks = ends_.lose(agent.node, words);
+    const bool had_ranks = lose(agent.node, words);
     if (phase_ == Phase::kGathering) {
       log_warning("{}", words);
-      if (generation_ >= 0) report_lost(agent.node, words);
       continue;
     }
     const bool is_needed = had_ranks && (agent.node == 0 || !is_finishing());

@@ -55,8 +55,7 @@ class NodeSupervisor {
   void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
-  void report_lost(int node, const std::string& words) const;
-  void report_lost_nodes() const;
+  bool lose(int node, const std::string& words);  // whether ranks ran there
   void advance();
   // node_gathering.cpp
   void begin_gathering(const std::string& why);
@@ -99,7 +98,7 @@ class NodeSupervisor {
   std::string memory_fault() const;
   bool fill_lost_places();
   void advance_parking();
-  void fail_parked(const std::string& words);
+  void report_parked_death(const std::optional<NodeEnds::Cause>& cause);
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
   void count_restart(const std::string& reason);
   void warn_of_restart(const std::string& words, const std::string& from) const;
@@ -150,6 +149,7 @@ class NodeSupervisor {
   bool has_warned_ = false;                   // that another node is waited for
   bool is_hang_ = false;                      // ranks have parked, and nobody has died so far
   std::string parked_reason_, memory_fault_;  // memory_fault_: why it goes on from storage
+  bool is_death_reported_ = false;            // of a rank, while all are parked
   bool is_counted_ = false;                   // this generation's end, as a restart
   bool is_free_ = false;                      // it is none: a node could not start
   int num_left_out_ = 0;                      // nodes that could not start

@@ -25,13 +25,17 @@ void warn(const std::string& text, const Error& why) {
   log_warning("\"{}\" could not be recorded: {}", text, why.what());
 }
 
+// Who else may write: lines are appended by one write each, so that two writers do not mix theirs;
+// but what looks torn may then be a line that is being written.
+enum class Others { kNone, kRankZero };
+
 // fields: a message first.
-void write_survived(const fs::path& dir, const char* event, int rank, const Json::Object& fields,
-                    const std::vector<HungRank>& hung = {}) {
+void write_survived(const fs::path& dir, Others others, const char* event, int rank,
+                    const Json::Object& fields, const std::vector<HungRank>& hung = {}) {
   try {
     const fs::path events = dir / "events.jsonl";
     if (path_kind(events) == PathKind::kNothing) return;  // before the run began
-    cut_torn_line(events);
+    if (others == Others::kNone) cut_torn_line(events);
     write_hangs(events, hung);
     EventWriter(events, std::max(rank, 0)).write(event, fields);
   } catch (const Error& e) {
@@ -78,13 +82,14 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
 
 void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
                   const std::vector<HungRank>& hung) {
-  write_survived(dir, event, rank, {{"message", Json(text)}}, hung);
+  write_survived(dir, Others::kNone, event, rank, {{"message", Json(text)}}, hung);
 }
 
 void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text) {
   Json::Array ranks;
   for (int r = 0; r < num_ranks; ++r) ranks.emplace_back(int64_t{first_rank} + r);
-  write_survived(dir, "node_lost", first_rank, {{"message", Json(text)}, {"ranks", Json(ranks)}});
+  write_survived(dir, first_rank == 0 ? Others::kNone : Others::kRankZero, "node_lost", first_rank,
+                 {{"message", Json(text)}, {"ranks", Json(ranks)}});
 }
 
 }  // namespace weft

@@ -30,7 +30,7 @@ struct RunFailure {
 void report_failure(const std::filesystem::path& dir, const RunFailure& failure,
                     const std::vector<HungRank>& hung = {});
 
-// The loss of a node that the run survives, by its ranks.
+// The loss of a node, by its ranks, when it is found. Rank 0 may still write, unless it was there.
 void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_ranks,
                       const std::string& text);
 

@@ -82,6 +82,7 @@ TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent_->send(SIGKILL);
   ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  EXPECT_EQ(train_->count("event node_lost 2 node 1, "), 1) << train_->text();  // not only later
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 75) << train_->text();
   const std::string text = train_->text();
@@ -89,8 +90,26 @@ TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
   EXPECT_NE(text.find("; SIGTERM: no other node has taken its place, so step "), std::string::npos)
       << text;
   EXPECT_NE(text.find("the steps since the newest checkpoint are lost"), std::string::npos) << text;
-  EXPECT_NE(text.find("event node_lost 2 node 1, "), std::string::npos) << text;
+  EXPECT_EQ(train_->count("event node_lost"), 1) << text;
   EXPECT_EQ(text.find("nothing to save"), std::string::npos) << text;
+}
+
+// Its other rank dies first, and is not forgotten while nobody takes the node's place.
+TEST_F(NodeMemory, ADeathIsReportedBeforeTheWaitForANode) {
+  start({"survive", "300"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  const std::vector<pid_t> own = Process::children_of(train_->children().at(0));
+  ASSERT_EQ(own.size(), 2U);
+  ::kill(own[1], SIGKILL);
+  ASSERT_TRUE(train_->says("event ended 1 rank 1 was killed")) << train_->text();
+  agent_->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  EXPECT_EQ(train_->count("event node_lost 2 node 1, "), 1) << train_->text();
+  EXPECT_EQ(train_->count("event died 1 rank 1 was killed"), 1) << train_->text();
+  const auto spare = join("spare");
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  EXPECT_EQ(train_->count("event died"), 1) << train_->text();
+  EXPECT_EQ(train_->count("event node_lost"), 1) << train_->text();
 }
 
 // Its ranks take a second to park.

@@ -38,6 +38,19 @@ TEST_F(FaultEvents, ALostNodeHasItsRanks) {
   EXPECT_EQ(last().find("ranks")->dump(), Json(Json::Array{Json(4), Json(5)}).dump());
 }
 
+// Rank 0 may be writing a line, unless it was on that node.
+TEST_F(FaultEvents, OnlyRankZerosOwnNodeMayHaveLeftATornLine) {
+  begin();
+  std::ofstream(folder_ / "events.jsonl", std::ios::app) << "{\"event\": \"che";
+  report_node_loss(folder_.path(), 2, 2, "node 1 was lost");
+  EXPECT_NE(text().find("\"che"), std::string::npos);
+  report_node_loss(folder_.path(), 0, 2, "node 0 was lost");
+  std::ofstream(folder_ / "events.jsonl", std::ios::app) << "{\"event\": \"torn";
+  report_node_loss(folder_.path(), 0, 2, "node 0 was lost again");
+  EXPECT_EQ(text().find("\"torn"), std::string::npos);
+  EXPECT_EQ(last().find("message")->as_string(), "node 0 was lost again");
+}
+
 TEST_F(FaultEvents, AFailureThatIsNoRanksFaultSaysSo) {
   begin();
   report_failure(folder_.path(), {"rank failed", -1, "1 of 2 nodes joined"});
