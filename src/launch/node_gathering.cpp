@@ -58,6 +58,7 @@ void NodeSupervisor::gather() {
     if (is_complete()) use_layout({choice_.asked(), {}});
   }
   if (phase_ != Phase::kGathering || exit_code_ || !is_late || choice_.is_checking()) return;
+  if (stop_signal_ == 0 && previous_step()) return give_up_waiting();
   fail(-1, missing_words(), kPeerExit);
 }
 

@@ -102,6 +102,7 @@ void NodeSupervisor::start_generation() {
   ++generation_;
   const std::optional<int64_t> step = use_previous();
   if (stop_signal_ != 0 && !step) return fail(-1, unsaved_words(), kPeerExit);
+  saving_step_ = step.value_or(-1);
   open_store(step.has_value());
   is_counted_ = is_free_ = is_death_reported_ = false;
   ends_.begin(layout_.num_nodes);
@@ -141,6 +142,10 @@ void NodeSupervisor::judge() {
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
   if (!cause) {
     const bool is_stopped = ends_.has_any_stopped();
+    if (is_stopped && has_given_up())
+      return fail(
+          -1, fmt::format("{}; step {}, which memory had, is saved", given_up_words_, saving_step_),
+          kPeerExit);
     if (is_stopped && stop_signal_ == 0) return regroup();
     return finish(is_stopped ? 128 + stop_signal_ : 0,
                   is_stopped ? fmt::format("{} ended the run", signal_name(stop_signal_))
@@ -151,7 +156,8 @@ void NodeSupervisor::judge() {
   const bool may_restart =
       (stop_signal_ == 0 || previous_step()) && (is_counted_ || is_free_ || may_recover());
   const bool ends = cause->would_repeat || !may_restart;
-  if (ends && stop_signal_ != 0 && previous_)  // ranks that were started only to save
+  const bool is_saving = has_given_up() || (stop_signal_ != 0 && previous_);
+  if (ends && is_saving)  // ranks that were started only to save
     return fail(cause->rank, fmt::format("{}; {}", cause->report, unsaved_words()), kPeerExit);
   if (ends) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
@@ -186,7 +192,7 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::optional<int64_t> step = previous_step();
   if (stop_signal_ != 0)
     log_warning("{}; {}: saving step {}, which the memory of the other nodes has", words,
-                signal_name(stop_signal_), *step);
+                stop_words(), *step);
   else
     warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
   if (!fault.empty())

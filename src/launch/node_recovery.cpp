@@ -131,6 +131,9 @@ void NodeSupervisor::advance_parking() {
   if (fill_lost_places()) return resume(*step, cause);
   // An elastic run goes on without nodes; the first one's next agent is on its way.
   const bool is_any_missing = std::find(nodes_.begin() + 1, nodes_.end(), nullptr) != nodes_.end();
+  const bool is_late = Clock::now() >= gather_until_;
+  if (is_late && !is_any_missing) return fail(-1, missing_words(), kPeerExit);
+  if (is_late && stop_signal_ == 0 && !choice_.is_elastic()) give_up_waiting();
   if (stop_signal_ != 0 && is_any_missing) {
     if (!begin_saving(*step)) fail(-1, unsaved_words(), kPeerExit);
     return;
@@ -140,7 +143,6 @@ void NodeSupervisor::advance_parking() {
     return begin_closing(parked_reason_, *step);
   }
   report_parked_death(cause);  // the wait may be long
-  if (Clock::now() >= gather_until_) return fail(-1, missing_words(), kPeerExit);
   if (!std::exchange(has_warned_, true) && nodes_[0] != nullptr)
     log_warning("{}; waiting for another node: weft agent --join {} --secret-file {}",
                 parked_reason_, agents_.endpoint(), o_.secret_file);

@@ -130,7 +130,7 @@ void NodeSupervisor::handle_stopping(bool saves) {
     write_signal_line(stop_signal_, o_.job.early_words);
     return begin_closing("stopped before the first step");
   }
-  if (stop_signal_ != 0 && !std::exchange(is_noted_, true))
+  if (stop_signal_ != 0 && !has_given_up() && !std::exchange(is_noted_, true))
     write_signal_line(stop_signal_, o_.job.noted_words);
   for (JoinedAgent* node : nodes_) {
     if (node != nullptr && node->node > 0)

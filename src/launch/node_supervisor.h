@@ -113,6 +113,9 @@ class NodeSupervisor {
   bool begin_saving(int64_t step);
   bool is_between_layouts() const;
   void gather_to_save();
+  void give_up_waiting();
+  bool has_given_up() const { return !given_up_words_.empty(); }
+  std::string stop_words() const;
   std::string unsaved_words();
 
   void finish(int code, const std::string& words);
@@ -164,8 +167,10 @@ class NodeSupervisor {
   std::string last_cause_;   // of the last restart
   bool was_opened_ = false;  // the run directory is this run's
   Clock::time_point status_at_;
-  int stop_signal_ = 0;
-  bool is_noted_ = false;  // the signal, on standard error
+  int stop_signal_ = 0;         // or kSaveAndEnd
+  std::string given_up_words_;  // too few nodes for too long: what memory has is saved; "": not so
+  int64_t saving_step_ = -1;    // that this generation was started to save
+  bool is_noted_ = false;       // the signal, on standard error
   std::optional<int64_t> first_urgent_ms_;
   bool is_early_ = false, is_cut_off_ = false;
   bool is_growing_ = false;  // the ranks were asked to save and end, for a larger layout

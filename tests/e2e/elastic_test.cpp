@@ -194,6 +194,30 @@ TEST(Elastic, AStopWhileANodeIsMissingSavesWhatMemoryHas) {
   expect_calm(run);
 }
 
+TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
+  const TinyRun run;
+  NodeRun nodes(run, "nodes",
+                with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.snapshot_every=3",
+                              "launch.join_timeout_s=3"}));
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
+  nodes.agent().send(SIGKILL);
+  ASSERT_TRUE(nodes.train().wait_until(
+      [&] { return event_lines(run.dir("nodes"), "node_lost").size() == 1; }));
+  EXPECT_FALSE(has_logged(nodes.train(), "no other node has joined"));  // recorded before
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 75) << train.err;
+  expect_parts(train.err, {"no other node has joined within 3 s: saving step ",
+                           ", which memory had, is saved"});
+  EXPECT_TRUE(event_lines(run.dir("nodes"), "stopped").empty());
+  const std::vector<Json> saved = event_lines(run.dir("nodes"), "checkpoint");
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(event_lines(run.dir("nodes"), "rank failed").size(), 1u);
+  run.train_well(
+      with(kExact, {"name=calm", fmt::format("train.steps={}", saved[0].at("step").as_int())}));
+  expect_calm(run);
+}
+
 // 2 -> 1 -> 2 nodes. The undisturbed run ends where this one was stopped.
 TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
   const TinyRun run;

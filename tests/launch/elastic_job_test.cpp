@@ -239,6 +239,51 @@ TEST_F(ElasticJob, ASignalWhereFewerNodesDoNotFitSaysWhatIsLost) {
       << train_->text();
 }
 
+TEST_F(ElasticJob, WhatMemoryHasIsSavedWhereNobodyJoinsInTime) {
+  train({"snapshot"},
+        {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"JOIN_MS", "3000"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_EQ(train_->count("no other node has joined within 3 s: saving step 7, which"), 1)
+      << train_->text();
+  for (int r = 0; r < 2; ++r)
+    EXPECT_EQ(train_->count(fmt::format("rank {} saved", r)), 1) << train_->text();
+  EXPECT_EQ(train_->count("event failed -1 node 1, "), 1) << train_->text();
+  EXPECT_EQ(train_->count("; step 7, which memory had, is saved"), 2) << train_->text();
+}
+
+// Of two layouts with fewer nodes one is too small for a run that trains, but not to save.
+TEST_F(ElasticJob, AnElasticRunSavesToo) {
+  train({"snapshot"}, {{"NODES", "3"},
+                       {"ELASTIC", "321"},
+                       {"FEWEST", "2"},
+                       {"SNAPSHOTS", "1"},
+                       {"SHORT", "2"},
+                       {"JOIN_MS", "3000"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_EQ(train_->count("rank 0 saved"), 1) << train_->text();
+  EXPECT_EQ(train_->count("; step 7, which memory had, is saved"), 2) << train_->text();
+}
+
+TEST_F(ElasticJob, WhereFewerNodesDoNotFitTheEndSaysWhatIsLost) {
+  train({"snapshot"}, {{"ELASTIC", "21"},
+                       {"FEWEST", "2"},
+                       {"SNAPSHOTS", "1"},
+                       {"SHORT", "1"},
+                       {"JOIN_MS", "3000"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_TRUE(train_->says("the steps since the newest checkpoint are lost; fewer do not fit: 2 "))
+      << train_->text();
+}
+
 TEST_F(ElasticJob, ASignalWhileItGrowsEndsIt) {
   train({"slow_save"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}});
   ASSERT_TRUE(all_train(2)) << train_->text();
