@@ -170,9 +170,10 @@ void NodeSupervisor::regroup() {
                                              : ends_.lost_nodes().front().words);
 }
 
-// When the generation has opened the directory: events of the run can be written.
+// Before its ranks start, and hence before anything that they record; of the first generation when
+// it has opened the directory, since until then there are no events of this run.
 void NodeSupervisor::report_layout() {
-  if (layout_ == reported_layout_) return;
+  if (layout_ == reported_layout_ || !was_opened_) return;
   report("layout", -1,
          fmt::format("{}\n{}\n{}\n{}", reported_layout_.describe(), layout_.describe(), why_,
                      source_));

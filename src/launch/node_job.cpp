@@ -110,6 +110,7 @@ void NodeSupervisor::start_generation() {
   kill_at_.reset();
   phase_ = Phase::kRunning;
   if (generation_ > 0) source_ = step ? fmt::format("step {} in memory", *step) : "storage";
+  report_layout();
   for (int n = 0; n < layout_.num_nodes; ++n) {
     NodeStart start = start_of(n);
     start.is_from_previous = step.has_value();
@@ -239,6 +240,8 @@ void NodeSupervisor::report_status() {
 
 void NodeSupervisor::finish(int code, const std::string& words) {
   if (is_cut_off_ && code == 1) report("cut_off", -1, kCutOffWords);
+  status_at_ = {};
+  report_status();  // the last layout, and all restarts
   exit_code_ = code;
   agents_.dismiss({std::max<int64_t>(0, generation_), code, words});
   first_.reset();

@@ -72,6 +72,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       has_saved_ = has_saved_ || from.beat.has_saved;
       last_step_ = std::max(last_step_, from.beat.step);
       if (!from.beat.is_opened) return;
+      was_opened_ = true;
       if (phase_ == Phase::kRunning) forget_previous();  // all have loaded
       report_layout();
       return;

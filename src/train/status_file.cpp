@@ -130,6 +130,7 @@ void StatusFile::end(int exit_code, const std::string& cause) {
   status.state = state_of_exit(exit_code);
   status.cause = status.state == "failed" ? cause : "";
   status.note.clear();
+  status.num_spares = 0;  // they have left with the run
   for (RankStatus& rank : status.ranks) rank.is_running = false;
   put(status, exit_code);
 }

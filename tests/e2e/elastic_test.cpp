@@ -53,6 +53,12 @@ Json lose_a_node(const TinyRun& run, const std::vector<std::string>& more,
                            "dp=2 on 1 node, instead of dp=4 on 2 nodes", "restart 1 of "});
   const std::vector<Json> changes = event_lines(run.dir("nodes"), "layout");
   EXPECT_EQ(changes.size(), 1u) << train.err;
+  const std::string events = slurp(run.dir("nodes") / "events.jsonl");
+  EXPECT_LT(events.find("\"layout\""), events.find("\"finished\"")) << events;
+  const Ended asked = run_to_end({"status", run.dir("nodes").string(), "--json"});
+  const Json status = parse_json(asked.out, "the status");
+  EXPECT_EQ(status.at("layout").at("text").as_string(), "dp=2 on 1 node");
+  EXPECT_EQ(status.at("restarts").as_int(), 1);
   expect_calm(run);
   return changes.empty() ? Json() : changes[0];
 }

@@ -149,6 +149,8 @@ TEST_F(ElasticJob, ContinuesInASmallerLayoutFromMemory) {
   EXPECT_TRUE(train_->says("\nstep 7 in memory")) << train_->text();
   EXPECT_EQ(train_->count("event continued -1 7"), 1) << train_->text();
   EXPECT_EQ(train_->count("(restart 1 of 1)"), 1) << train_->text();
+  const std::string text = train_->text();  // before the ranks that may finish
+  EXPECT_LT(text.find("event layout"), text.find("event started -1 generation 1")) << text;
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(second->wait(), 143) << second->text();
@@ -205,6 +207,10 @@ TEST_F(ElasticJob, ASignalWhileANodeIsMissingSavesWhatMemoryHas) {
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(train_->count("SIGTERM: saving step 7, which the memory of the other nodes has"), 1)
       << train_->text();
+  const std::string text = train_->text();
+  EXPECT_LT(text.find("event layout -1 dp=4 on 2 nodes\ndp=2 on 1 node\n"),
+            text.find("rank 0 saved"))
+      << text;
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(train_->count(fmt::format("rank {} has step 7 of {}", r, texts_of(4))), 1)
         << train_->text();

@@ -141,6 +141,17 @@ TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {
   EXPECT_TRUE(seen().to_json().at("restarts_left").is_null());
 }
 
+TEST_F(StatusFiles, NoSpareWaitsForARunThatHasEnded) {
+  StatusFile file(folder_.path(), std::nullopt);
+  status_.layout = "dp=2 on 2 nodes";
+  status_.num_spares = 1;
+  write(file);
+  EXPECT_EQ(seen().to_json().at("layout").at("spares").as_int(), 1);
+  file.end(143, "");
+  EXPECT_EQ(seen().to_json().at("layout").at("spares").as_int(), 0);
+  EXPECT_EQ(seen().to_json().at("layout").at("text").as_string(), "dp=2 on 2 nodes");
+}
+
 TEST_F(StatusFiles, Ends) {
   const struct {
     int code;
