@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,10 +16,11 @@ namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-void write_hangs(const fs::path& events, const std::vector<HungRank>& hung) {
+void write_hangs(const fs::path& events, const std::vector<HungRank>& hung,
+                 const std::string& time = "") {
   for (const HungRank& h : hung)
     EventWriter(events, h.rank)
-        .write("rank_hung", {{"last", Json(h.last)}, {"stack", Json(h.stack)}});
+        .write("rank_hung", {{"last", Json(h.last)}, {"stack", Json(h.stack)}}, time);
 }
 
 void warn(const std::string& text, const Error& why) {
@@ -31,13 +33,14 @@ enum class Others { kNone, kRankZero };
 
 // fields: a message first.
 void write_survived(const fs::path& dir, Others others, const char* event, int rank,
-                    const Json::Object& fields, const std::vector<HungRank>& hung = {}) {
+                    const Json::Object& fields, const std::string& time,
+                    const std::vector<HungRank>& hung = {}) {
   try {
     const fs::path events = dir / "events.jsonl";
     if (path_kind(events) == PathKind::kNothing) return;  // before the run began
     if (others == Others::kNone) cut_torn_line(events);
-    write_hangs(events, hung);
-    EventWriter(events, std::max(rank, 0)).write(event, fields);
+    write_hangs(events, hung, time);
+    EventWriter(events, std::max(rank, 0)).write(event, fields, time);
   } catch (const Error& e) {
     warn(fields.front().second.as_string(), e);
   }
@@ -80,16 +83,28 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
   }
 }
 
-void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
-                  const std::vector<HungRank>& hung) {
-  write_survived(dir, Others::kNone, event, rank, {{"message", Json(text)}}, hung);
+void EarlyEvents::record(Write write) {
+  if (is_opened_) return write("");
+  kept_.emplace_back(std::move(write), event_time());
 }
 
-void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text) {
+void EarlyEvents::note_opened() {
+  is_opened_ = true;
+  for (const auto& [write, time] : std::exchange(kept_, {})) write(time);
+}
+
+void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
+                  const std::vector<HungRank>& hung, const std::string& time) {
+  write_survived(dir, time.empty() ? Others::kNone : Others::kRankZero, event, rank,
+                 {{"message", Json(text)}}, time, hung);
+}
+
+void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text,
+                      const std::string& time) {
   Json::Array ranks;
   for (int r = 0; r < num_ranks; ++r) ranks.emplace_back(int64_t{first_rank} + r);
-  write_survived(dir, first_rank == 0 ? Others::kNone : Others::kRankZero, "node_lost", first_rank,
-                 {{"message", Json(text)}, {"ranks", Json(ranks)}});
+  write_survived(dir, first_rank == 0 && time.empty() ? Others::kNone : Others::kRankZero,
+                 "node_lost", first_rank, {{"message", Json(text)}, {"ranks", Json(ranks)}}, time);
 }
 
 }  // namespace weft

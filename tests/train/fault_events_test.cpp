@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "base/json.h"
 #include "tests/io/temporary_folder.h"
+#include "track/run_files.h"
 
 namespace weft {
 namespace {
@@ -65,6 +68,26 @@ TEST_F(FaultEvents, BeforeTheRunHasBegunNothingIsWritten) {
   report_node_loss(folder_.path(), 0, 1, "node 0 was lost");
   report_death(folder_.path(), "rank_died", 1, "rank 1 was killed");
   EXPECT_EQ(text(), "");
+}
+
+TEST_F(FaultEvents, WhatHappensEarlierIsWrittenWhenTheRunHasBegun) {
+  EarlyEvents early;
+  const auto die = [&](int rank) {
+    early.record([this, rank](const std::string& time) {
+      report_death(folder_.path(), "rank_died", rank, "rank was killed", {}, time);
+    });
+  };
+  die(1);
+  EXPECT_EQ(text(), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const std::string opened = event_time();
+  begin();
+  early.note_opened();
+  EXPECT_EQ(last().find("rank")->as_int(), 1);
+  EXPECT_LT(last().find("time")->as_string(), opened);  // when it happened
+  die(2);
+  EXPECT_EQ(last().find("rank")->as_int(), 2);
+  EXPECT_GE(last().find("time")->as_string(), opened);
 }
 
 }  // namespace
