@@ -22,7 +22,8 @@ constexpr milliseconds kStatusEvery{1000};
 
 int NodeSupervisor::run() {
   report("listening", -1, agents_.endpoint());
-  first_ = std::make_unique<FirstAgent>(o_.agent_argv, agents_.endpoint(), o_.secret_file);
+  first_ =
+      std::make_unique<FirstAgent>(o_.agent_argv, agents_.endpoint(), o_.secret_file, o_.lock_fd);
   begin_gathering("");
   if (o_.num_nodes > 1) {
     log_info(
