@@ -168,6 +168,7 @@ void StatusFile::put(const JobStatus& status, std::optional<int> exit_code) {
                                {"max_restarts", Json(status.max_restarts)},
                                {"generation", Json(status.generation)},
                                {"layout", layout_json(status)},
+                               {"spares", Json(status.num_spares)},
                                {"memory_bytes", Json(memory_bytes(status))},
                                {"planned_bytes", planned_bytes_ ? Json(*planned_bytes_) : Json()},
                                {"ranks", Json(std::move(ranks))}});

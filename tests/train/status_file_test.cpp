@@ -150,6 +150,15 @@ TEST_F(StatusFiles, NoSpareWaitsForARunThatHasEnded) {
   file.end(143, "");
   EXPECT_EQ(seen().to_json().at("layout").at("spares").as_int(), 0);
   EXPECT_EQ(seen().to_json().at("layout").at("text").as_string(), "dp=2 on 2 nodes");
+  EXPECT_EQ(seen().to_json().at("spares").as_int(), 0);
+}
+
+TEST_F(StatusFiles, SparesOfARunThatIsNotElastic) {
+  StatusFile file(folder_.path(), std::nullopt);
+  status_.num_spares = 2;
+  write(file);
+  EXPECT_TRUE(seen().to_json().at("layout").is_null());
+  EXPECT_EQ(seen().to_json().at("spares").as_int(), 2);
 }
 
 TEST_F(StatusFiles, Ends) {
