@@ -151,7 +151,13 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
                        ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force, names})
                        : run_local_job(job, sink);
   // A rejected start has written nothing, and the directory may belong to another run.
-  if (failure && last_event_time(dir) != before) report_failure(dir, *failure, hung);
+  const bool was_opened = last_event_time(dir) != before;
+  const bool may_begin =
+      code == kLostPeers && !options.overwrite && run_address_of(c, options).empty();
+  if (failure && (was_opened || (may_begin && begin_events(dir)))) {
+    early.note_opened();
+    report_failure(dir, *failure, hung);
+  }
   status.end(code, failure ? failure->text : "");
   if (code == kLostPeers)
     log_info("the same command {} {}",

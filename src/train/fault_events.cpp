@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "track/run_files.h"
+#include "train/mirror.h"
 #include "train/run_lock.h"
+#include "train/stored_run.h"
 
 namespace weft {
 namespace fs = std::filesystem;
@@ -80,6 +82,21 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
     EventWriter(dir / "events.jsonl", std::max(failure.rank, 0)).write(failure.event, fields);
   } catch (const Error& e) {
     warn(failure.text, e);
+  }
+}
+
+bool begin_events(const fs::path& dir) {
+  try {
+    const std::vector<std::string> names = folder_names(dir);
+    const bool is_new = std::all_of(names.begin(), names.end(), [](const std::string& name) {
+      return name.starts_with('.') || name == kSecretFile;
+    });
+    if (!is_new && !is_run_dir(dir)) return false;
+    FileWriter(dir / "events.jsonl", FileWriter::Mode::kAppend).write("");
+    return true;
+  } catch (const Error& e) {
+    log_warning("no events are recorded: {}", e.what());
+    return false;
   }
 }
 

@@ -203,8 +203,8 @@ TEST(Elastic, AStopWhileANodeIsMissingSavesWhatMemoryHas) {
 TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
   const TinyRun run;
   NodeRun nodes(run, "nodes",
-                with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.snapshot_every=3",
-                              "launch.join_timeout_s=3"}));
+                with(kExact, {"train.steps=100000", "checkpoint.every=1000",
+                              "launch.snapshot_every=3", "launch.join_timeout_s=3"}));
   nodes.join();
   ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
   nodes.agent().send(SIGKILL);

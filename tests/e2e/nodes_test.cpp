@@ -88,6 +88,22 @@ TEST(Nodes, ASecondSupervisorIsRefused) {
   EXPECT_EQ(first.agent().wait().exit_code, 143);
 }
 
+TEST(Nodes, AStartWithTooFewNodesIsRecorded) {
+  const TinyRun run;
+  std::vector<std::string> sets = kExact;
+  sets.insert(sets.end(), {"train.steps=2", "launch.join_timeout_s=1"});
+  NodeRun alone(run, "nodes", sets);
+  EXPECT_EQ(alone.train().wait().exit_code, 75);
+  const std::vector<Json> failed = event_lines(run.dir("nodes"), "rank failed");
+  ASSERT_EQ(failed.size(), 1u);
+  expect_parts(failed[0].at("message").as_string(), {"1 of 2 nodes joined within 1 s"});
+  sets.back() = "launch.join_timeout_s=60";
+  NodeRun both(run, "nodes", sets);  // the record is in nobody's way
+  both.join();
+  EXPECT_EQ(both.train().wait().exit_code, 0);
+  EXPECT_EQ(both.agent().wait().exit_code, 0);
+}
+
 TEST(Nodes, AnAgentNeedsTheSecretAndARun) {
   const TinyRun run;
   const auto join = [&](const std::string& secret) {

@@ -70,6 +70,19 @@ TEST_F(FaultEvents, BeforeTheRunHasBegunNothingIsWritten) {
   EXPECT_EQ(text(), "");
 }
 
+TEST_F(FaultEvents, AStartThatFailsEarlyTouchesNobodyElsesFolder) {
+  std::ofstream(folder_ / ".lock") << "";
+  std::ofstream(folder_ / "secret") << "";
+  EXPECT_TRUE(begin_events(folder_.path()));
+  std::filesystem::remove(folder_ / "events.jsonl");
+  std::ofstream(folder_ / "thesis.tex") << "";
+  EXPECT_FALSE(begin_events(folder_.path()));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "events.jsonl"));
+  begin();
+  EXPECT_TRUE(begin_events(folder_.path()));
+  EXPECT_EQ(text(), "{\"event\": \"started\"}\n");
+}
+
 TEST_F(FaultEvents, WhatHappensEarlierIsWrittenWhenTheRunHasBegun) {
   EarlyEvents early;
   const auto die = [&](int rank) {
