@@ -73,6 +73,13 @@ std::string layout(const Json& status) {
          (source ? fmt::format(", from {}", *source) : "");
 }
 
+// An elastic run's are in its layout.
+std::string spares(const Json& status) {
+  const auto waiting = find_int(status, "spares");
+  if (waiting.value_or(0) <= 0 || !layout(status).empty()) return "";
+  return fmt::format("{} waiting", *waiting);
+}
+
 std::string event_line(const std::optional<Json>& event) {
   if (!event) return "";
   std::string text = find_text(*event, "event").value_or("?");
@@ -126,6 +133,7 @@ std::string status_text(const RunStatus& s) {
   text += line("memory", memory(json));
   text += line("restarts", restarts(json));
   text += line("layout", layout(json));
+  text += line("spares", spares(json));
   text += line("checkpoint", checkpoint_line(s.events.checkpoint));
   text += line("last event", event_line(s.events.last));
   if (s.is_live && !json.at("ranks").as_array().empty()) text += rank_lines(json.at("ranks"));

@@ -117,7 +117,11 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
   const std::filesystem::path dir = run_dir_of(c, options);
   const auto before = last_event_time(dir);
   StatusFile status(dir, planned_bytes);
-  job.on_status = [&](const JobStatus& now) { status.write(now); };
+  EarlyEvents early;
+  job.on_status = [&](const JobStatus& now) {
+    if (now.is_opened) early.note_opened();
+    status.write(now);
+  };
   job.describe_saved = [&] { return describe_saved(dir); };
   std::optional<RunFailure> failure;
   std::vector<HungRank> hung;  // not recorded yet
@@ -127,9 +131,17 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
     if (std::string_view(event) == "cut_off") failure = RunFailure{"failed", rank, text};
     if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
     if (std::string_view(event) == "died")
-      report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
-    if (std::string_view(event) == "node_lost") report_node_loss(dir, rank, job.num_ranks, text);
-    if (std::string_view(event) == "recovery_failed") report_death(dir, event, rank, text);
+      early.record([=, killed = std::exchange(hung, {})](const std::string& time) {
+        report_death(dir, "rank_died", rank, text, killed, time);
+      });
+    if (std::string_view(event) == "node_lost")
+      early.record([=, ranks = job.num_ranks](const std::string& time) {
+        report_node_loss(dir, rank, ranks, text, time);
+      });
+    if (std::string_view(event) == "recovery_failed")
+      early.record([=](const std::string& time) {
+        report_death(dir, "recovery_failed", rank, text, {}, time);
+      });
     if (std::string_view(event) == "listening" && slurm)
       slurm->note_listening(
           text, w.secret_file.empty() ? dir / "secret" : std::filesystem::path(w.secret_file));
@@ -139,7 +151,13 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
                        ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force, names})
                        : run_local_job(job, sink);
   // A rejected start has written nothing, and the directory may belong to another run.
-  if (failure && last_event_time(dir) != before) report_failure(dir, *failure, hung);
+  const bool was_opened = last_event_time(dir) != before;
+  const bool may_begin =
+      code == kLostPeers && !options.overwrite && run_address_of(c, options).empty();
+  if (failure && (was_opened || (may_begin && begin_events(dir)))) {
+    early.note_opened();
+    report_failure(dir, *failure, hung);
+  }
   status.end(code, failure ? failure->text : "");
   if (code == kLostPeers)
     log_info("the same command {} {}",

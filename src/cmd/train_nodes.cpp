@@ -119,7 +119,9 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   const fs::path dir = fs::absolute(run_dir_of(c, options));
   const fs::path given_secret = check_secret(run.secret_file);
   const std::string host = address_of_interface(c.launch.interface);
-  static_cast<void>(RunLock(dir));  // nobody else trains there; rank 0 takes it for good
+  static_cast<void>(RunLock(dir));  // nobody else trains there, on any machine
+  // Until the end, also between generations; of its lease rank 0 takes care.
+  const RunLock lock(dir, {.is_shared = std::nullopt, .times = {}, .has_lease = false});
   const Marker marker(dir);
   NodeJobOptions nodes;
   nodes.job = run.job;
@@ -132,6 +134,7 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   nodes.files[options.run_file] = hash_of_file(options.run_file);
   nodes.marker = marker.path();
   nodes.marker_text = marker.text();
+  nodes.lock_fd = lock.fd();
   nodes.join_ms = 1000 * c.launch.join_timeout_s;
   nodes.min_nodes = static_cast<int>(c.launch.min_nodes);
   if (!nodes.job.has_snapshots)

@@ -195,7 +195,7 @@ void Agent::start(const NodeStart& start) {
   drop_ranks();
   if (!start.is_from_previous) forget_previous();
   start_ = start;
-  was_finishing_ = has_reported_parked_ = false;
+  was_finishing_ = was_opened_ = has_reported_parked_ = false;
   stop_signal_ = 0;
   try {
     check_node_start(start);
@@ -295,8 +295,11 @@ void Agent::reap() {
 
 void Agent::beat() {
   const bool is_finishing = ranks_ && ranks_->world().is_finishing();
-  if (Clock::now() < beat_at_ && is_finishing == was_finishing_) return;
+  const bool is_opened = ranks_ && ranks_->world().is_opened();
+  const bool is_new = is_finishing != was_finishing_ || is_opened != was_opened_;
+  if (Clock::now() < beat_at_ && !is_new) return;
   was_finishing_ = is_finishing;
+  was_opened_ = is_opened;
   beat_at_ = Clock::now() + kBeatEvery;
   Beat now;
   now.generation = start_.generation;
@@ -305,7 +308,7 @@ void Agent::beat() {
     now.step = ranks_->world().last_step();
     now.has_saved = ranks_->world().has_saved();
     now.has_stepped = ranks_->world().has_stepped();
-    now.is_opened = ranks_->world().is_opened();
+    now.is_opened = is_opened;
     // Of this node besides its ranks' own: also the copies for the node before, and the agent.
     now.segment_bytes =
         ranks_->shared_bytes() + allocated_bytes(kept_ ? kept_->fd() : -1) + previous_bytes();

@@ -51,7 +51,7 @@ void Agent::resume(const Resume& resume) {
   reap();
   start_.generation = resume.generation;
   start_.store = job_.node->store = resume.store;
-  was_finishing_ = has_reported_parked_ = false;
+  was_finishing_ = was_opened_ = has_reported_parked_ = false;
   parking_->end();
   ranks_->world().set_store(resume.store);
   ranks_->world().set_run_generation(resume.generation);

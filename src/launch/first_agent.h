@@ -11,9 +11,9 @@ namespace weft {
 
 class FirstAgent {
  public:
-  // argv: of the agent, without --join and --secret-file.
+  // argv: of the agent, without --join and --secret-file. lock_fd: NodeJobOptions's.
   FirstAgent(std::vector<std::string> argv, const std::string& endpoint,
-             const std::string& secret_file);
+             const std::string& secret_file, int lock_fd = -1);
   ~FirstAgent();  // it and its ranks are gone
   FirstAgent(const FirstAgent&) = delete;
   FirstAgent& operator=(const FirstAgent&) = delete;
@@ -25,6 +25,7 @@ class FirstAgent {
 
  private:
   std::vector<std::string> argv_;
+  int lock_fd_;
   pid_t pid_ = -1;
 };
 

@@ -107,7 +107,7 @@ class Agent {
   NodeStart start_;
   int stop_signal_ = 0;      // that the run was asked to end with
   int received_signal_ = 0;  // by this process
-  bool was_finishing_ = false;
+  bool was_finishing_ = false, was_opened_ = false;
 };
 
 }  // namespace weft

@@ -58,6 +58,7 @@ void NodeSupervisor::gather() {
     if (is_complete()) use_layout({choice_.asked(), {}});
   }
   if (phase_ != Phase::kGathering || exit_code_ || !is_late || choice_.is_checking()) return;
+  if (stop_signal_ == 0 && previous_step()) return give_up_waiting();
   fail(-1, missing_words(), kPeerExit);
 }
 
@@ -163,16 +164,16 @@ void NodeSupervisor::grow() {
 
 // All have saved and ended, as they were asked to. This is no restart of the budget.
 void NodeSupervisor::regroup() {
-  report_lost_nodes();
   has_saved_ = true;
   report("continued", -1, "storage");
   begin_gathering(ends_.lost_nodes().empty() ? std::string(why_)
                                              : ends_.lost_nodes().front().words);
 }
 
-// When the generation has opened the directory: events of the run can be written.
+// Before its ranks start, and hence before anything that they record; of the first generation when
+// it has opened the directory, since until then there are no events of this run.
 void NodeSupervisor::report_layout() {
-  if (layout_ == reported_layout_) return;
+  if (layout_ == reported_layout_ || !was_opened_) return;
   report("layout", -1,
          fmt::format("{}\n{}\n{}\n{}", reported_layout_.describe(), layout_.describe(), why_,
                      source_));
@@ -205,7 +206,7 @@ void NodeSupervisor::leave_out(JoinedAgent& agent, const Verdict& verdict) {
   if (num_left_out_++ > 0)
     grow_at_ = Clock::now() + kRegrow * (1 << std::min(num_left_out_ - 2, kMostDoublings));
   nodes_[static_cast<size_t>(node)] = nullptr;
-  ends_.lose(node, words);
+  static_cast<void>(lose(node, words));
   is_free_ = is_free_ || phase_ == Phase::kRunning;
   if (phase_ != Phase::kClosing) react_to_loss(node, words);
 }

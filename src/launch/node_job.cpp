@@ -22,7 +22,8 @@ constexpr milliseconds kStatusEvery{1000};
 
 int NodeSupervisor::run() {
   report("listening", -1, agents_.endpoint());
-  first_ = std::make_unique<FirstAgent>(o_.agent_argv, agents_.endpoint(), o_.secret_file);
+  first_ =
+      std::make_unique<FirstAgent>(o_.agent_argv, agents_.endpoint(), o_.secret_file, o_.lock_fd);
   begin_gathering("");
   if (o_.num_nodes > 1) {
     log_info(
@@ -102,13 +103,15 @@ void NodeSupervisor::start_generation() {
   ++generation_;
   const std::optional<int64_t> step = use_previous();
   if (stop_signal_ != 0 && !step) return fail(-1, unsaved_words(), kPeerExit);
+  saving_step_ = step.value_or(-1);
   open_store(step.has_value());
-  is_counted_ = is_free_ = false;
+  is_counted_ = is_free_ = is_death_reported_ = false;
   ends_.begin(layout_.num_nodes);
   parked_.assign(nodes_.size(), std::nullopt);
   kill_at_.reset();
   phase_ = Phase::kRunning;
   if (generation_ > 0) source_ = step ? fmt::format("step {} in memory", *step) : "storage";
+  report_layout();
   for (int n = 0; n < layout_.num_nodes; ++n) {
     NodeStart start = start_of(n);
     start.is_from_previous = step.has_value();
@@ -141,6 +144,10 @@ void NodeSupervisor::judge() {
   const std::optional<NodeEnds::Cause> cause = ends_.cause();
   if (!cause) {
     const bool is_stopped = ends_.has_any_stopped();
+    if (is_stopped && has_given_up())
+      return fail(
+          -1, fmt::format("{}; step {}, which memory had, is saved", given_up_words_, saving_step_),
+          kPeerExit);
     if (is_stopped && stop_signal_ == 0) return regroup();
     return finish(is_stopped ? 128 + stop_signal_ : 0,
                   is_stopped ? fmt::format("{} ended the run", signal_name(stop_signal_))
@@ -151,12 +158,12 @@ void NodeSupervisor::judge() {
   const bool may_restart =
       (stop_signal_ == 0 || previous_step()) && (is_counted_ || is_free_ || may_recover());
   const bool ends = cause->would_repeat || !may_restart;
-  if (ends && stop_signal_ != 0 && previous_)  // ranks that were started only to save
+  const bool is_saving = has_given_up() || (stop_signal_ != 0 && previous_);
+  if (ends && is_saving)  // ranks that were started only to save
     return fail(cause->rank, fmt::format("{}; {}", cause->report, unsaved_words()), kPeerExit);
   if (ends) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
     log_error("{}{}", cause->report, spent);
-    if (cause->rank < 0) report_lost_nodes();
     return end_failed(cause->rank, cause->words + spent, cause->exit_code);
   }
   recover(*cause);
@@ -187,13 +194,12 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::optional<int64_t> step = previous_step();
   if (stop_signal_ != 0)
     log_warning("{}; {}: saving step {}, which the memory of the other nodes has", words,
-                signal_name(stop_signal_), *step);
+                stop_words(), *step);
   else
     warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
-  report_lost_nodes();
   if (!fault.empty())
     report("recovery_failed", -1, fault);
-  else if (cause.rank >= 0)
+  else if (cause.rank >= 0 && !is_death_reported_)
     report("died", cause.rank, died);
   report("continued", -1, step ? std::to_string(*step) : "storage");
   begin_gathering(words);
@@ -235,6 +241,8 @@ void NodeSupervisor::report_status() {
 
 void NodeSupervisor::finish(int code, const std::string& words) {
   if (is_cut_off_ && code == 1) report("cut_off", -1, kCutOffWords);
+  status_at_ = {};
+  report_status();  // the last layout, and all restarts
   exit_code_ = code;
   agents_.dismiss({std::max<int64_t>(0, generation_), code, words});
   first_.reset();

@@ -25,7 +25,8 @@ struct NodeJobOptions {
   std::vector<std::string> agent_argv = {"weft", "agent"};  // of the first node's; options follow
   std::map<std::string, std::string> files;                 // NodeStart's
   std::string directory, marker, marker_text;               // likewise
-  int64_t join_ms = 300'000;                                // for all nodes to have an agent
+  int lock_fd = -1;  // of the run's lock, which rank 0 gets (net/kept_lock.h); -1: it takes its own
+  int64_t join_ms = 300'000;  // for all nodes to have an agent
   int min_nodes = 0;  // the first start does not wait for more, once none has joined for a while
   int64_t lost_ms = 12'000;  // after a node's last beat; more than AgentOptions::lease_ms
   // In which it may continue with fewer nodes, besides that of num_nodes, which comes first; empty:
@@ -37,7 +38,7 @@ struct NodeJobOptions {
 };
 
 // As run_local_job. Further events: listening (host:port), joined (a node; rank: its number, -1: a
-// spare), node_lost (rank: its first; reported, as died, when no rank touches any file), layout (it
+// spare), node_lost (rank: its first; at once: ranks of other nodes may still write), layout (it
 // has changed: before, now, why, and what it continues from ("": the start), a line each). 75 also
 // where too few nodes join; the exit code of a node that refuses to start.
 [[nodiscard]] int run_node_job(const NodeJobOptions& options, const EventSink& sink);

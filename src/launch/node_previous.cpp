@@ -6,6 +6,7 @@
 #include "base/stop.h"
 #include "launch/node_supervisor.h"
 #include "launch/rank_end.h"
+#include "net/regroup.h"
 
 namespace weft {
 
@@ -47,7 +48,20 @@ std::optional<int64_t> NodeSupervisor::use_previous() {
   return previous_ ? step : std::nullopt;
 }
 
-// ------------------------------------------------------------------ a stop while nodes are missing
+// ------------------------------------------------------------------ an end while nodes are missing
+
+// Nobody has taken a lost node's place in time: as after a signal, but the run ends with 75.
+void NodeSupervisor::give_up_waiting() {
+  given_up_words_ = missing_words();
+  stop_signal_ = kSaveAndEnd;
+  gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);  // for those who save
+  report("stopping", -1, stop_words());
+}
+
+std::string NodeSupervisor::stop_words() const {
+  if (!has_given_up()) return signal_name(stop_signal_);
+  return fmt::format("no other node has joined within {} s", o_.join_ms / 1000);
+}
 
 // All have parked: the nodes that are left save step in a layout of their own, also one in which
 // they would not train. False: there is none for so few.
@@ -72,12 +86,17 @@ void NodeSupervisor::gather_to_save() {
 }
 
 std::string NodeSupervisor::unsaved_words() {
+  const std::string short_of =
+      choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage();
+  const std::string lost = fmt::format("step {} could not be saved: the steps since {} are lost",
+                                       last_step_, o_.job.saved_words());
+  if (has_given_up()) {
+    const bool is_known = given_up_words_.ends_with(short_of);
+    return fmt::format("{}; {}{}", given_up_words_, lost, is_known ? "" : short_of);
+  }
   const std::string& why = ends_.lost_nodes().empty() ? why_ : ends_.lost_nodes().front().words;
-  return fmt::format(
-      "{}; {}: no other node has taken its place, so step {} could not be saved: the steps since "
-      "{} are lost{}",
-      why, signal_name(stop_signal_), last_step_, o_.job.saved_words(),
-      choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage());
+  return fmt::format("{}; {}: no other node has taken its place, so {}{}", why, stop_words(), lost,
+                     short_of);
 }
 
 }  // namespace weft

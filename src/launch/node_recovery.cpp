@@ -49,7 +49,8 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   if (!can_park || !may_recover()) return begin_closing(reason);
   phase_ = Phase::kParking;
   is_fresh_.assign(nodes_.size(), false);
-  has_warned_ = false;
+  has_warned_ = is_death_reported_ = false;
+  num_told_ = 0;
   gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);
   parked_reason_ = reason;
   is_hang_ = is_hang;
@@ -109,8 +110,15 @@ std::string NodeSupervisor::memory_fault() const {
   return "";
 }
 
+void NodeSupervisor::tell_losses() {
+  const size_t count = ends_.lost_nodes().size();
+  for (size_t i = std::exchange(num_told_, count); i < count; ++i)
+    log_warning("{}", ends_.lost_nodes()[i].words);
+}
+
 // Whether every place has an agent again.
 bool NodeSupervisor::fill_lost_places() {
+  if (!is_complete() && has_spare()) tell_losses();  // before who takes their place
   const std::vector<JoinedAgent*> before = nodes_;
   place(layout_.num_nodes);
   for (size_t n = 0; n < nodes_.size(); ++n) is_fresh_[n] = is_fresh_[n] || nodes_[n] != before[n];
@@ -131,31 +139,36 @@ void NodeSupervisor::advance_parking() {
   if (fill_lost_places()) return resume(*step, cause);
   // An elastic run goes on without nodes; the first one's next agent is on its way.
   const bool is_any_missing = std::find(nodes_.begin() + 1, nodes_.end(), nullptr) != nodes_.end();
+  const bool is_late = Clock::now() >= gather_until_;
+  if (is_late && !is_any_missing) return fail(-1, missing_words(), kPeerExit);
+  if (is_late && stop_signal_ == 0 && !choice_.is_elastic()) give_up_waiting();
   if (stop_signal_ != 0 && is_any_missing) {
-    if (!begin_saving(*step)) fail_parked(unsaved_words());
+    if (!begin_saving(*step)) fail(-1, unsaved_words(), kPeerExit);
     return;
   }
   if (choice_.is_elastic() && is_any_missing) {
     keep_previous();
     return begin_closing(parked_reason_, *step);
   }
-  if (Clock::now() >= gather_until_) return fail_parked(missing_words());
+  report_parked_death(cause);  // the wait may be long
   if (!std::exchange(has_warned_, true) && nodes_[0] != nullptr)
     log_warning("{}; waiting for another node: weft agent --join {} --secret-file {}",
                 parked_reason_, agents_.endpoint(), o_.secret_file);
 }
 
-void NodeSupervisor::fail_parked(const std::string& words) {
-  report_lost_nodes();
-  fail(-1, words, kPeerExit);
+// Nobody touches the run's files; a lost node has its own event.
+void NodeSupervisor::report_parked_death(const std::optional<NodeEnds::Cause>& cause) {
+  if (cause && cause->rank < 0) return;
+  if (std::exchange(is_death_reported_, true)) return;
+  const int rank = cause ? cause->rank : -1;
+  report("died", rank, (cause ? cause->words : parked_reason_) + ends_.others_than(rank));
 }
 
 void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& cause) {
   const std::string words =
       (cause ? cause->words : parked_reason_) + ends_.others_than(cause ? cause->rank : -1);
   warn_of_restart(words, fmt::format("step {}", step));
-  report_lost_nodes();
-  if (!cause || cause->rank >= 0) report("died", cause ? cause->rank : -1, words);
+  report_parked_death(cause);
   report("continued", -1, std::to_string(step));
   ++generation_;
   ends_.begin(layout_.num_nodes);
@@ -163,7 +176,7 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
   open_store();
   parked_.assign(nodes_.size(), std::nullopt);
   source_ = fmt::format("step {} in memory", step);
-  is_counted_ = is_free_ = false;
+  is_counted_ = is_free_ = is_death_reported_ = false;
   is_growing_ = false;  // asked again where it still can
   phase_ = Phase::kRunning;
   const Resume message{generation_, step, store_->endpoint()};

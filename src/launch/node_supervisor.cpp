@@ -72,6 +72,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       has_saved_ = has_saved_ || from.beat.has_saved;
       last_step_ = std::max(last_step_, from.beat.step);
       if (!from.beat.is_opened) return;
+      was_opened_ = true;
       if (phase_ == Phase::kRunning) forget_previous();  // all have loaded
       report_layout();
       return;
@@ -130,7 +131,7 @@ void NodeSupervisor::handle_stopping(bool saves) {
     write_signal_line(stop_signal_, o_.job.early_words);
     return begin_closing("stopped before the first step");
   }
-  if (stop_signal_ != 0 && !std::exchange(is_noted_, true))
+  if (stop_signal_ != 0 && !has_given_up() && !std::exchange(is_noted_, true))
     write_signal_line(stop_signal_, o_.job.noted_words);
   for (JoinedAgent* node : nodes_) {
     if (node != nullptr && node->node > 0)
@@ -205,12 +206,12 @@ bool NodeSupervisor::is_finishing() const {
          nodes_[0]->beat.generation == generation_;
 }
 
-void NodeSupervisor::report_lost(int node, const std::string& words) const {
-  report("node_lost", node * o_.job.num_ranks, words);
-}
-
-void NodeSupervisor::report_lost_nodes() const {
-  for (const NodeEnds::LostNode& lost : ends_.lost_nodes()) report_lost(lost.node, lost.words);
+// At once: who looks at the events meanwhile must not wait for what takes the node's place.
+bool NodeSupervisor::lose(int node, const std::string& words) {
+  const bool had_ranks = ends_.lose(node, words);
+  const bool is_part = had_ranks || phase_ != Phase::kRunning;  // else its ranks have done theirs
+  if (generation_ >= 0 && is_part) report("node_lost", node * o_.job.num_ranks, words);
+  return had_ranks;
 }
 
 // A node that is lost has no ranks any more (NodeJobOptions::lost_ms).
@@ -228,10 +229,9 @@ void NodeSupervisor::look_for_lost() {
     }
     const std::string words =
         fmt::format("node {}, {}, was lost: {}", agent.node, agent.name(), agent.lost);
-    const bool had_ranks = ends_.lose(agent.node, words);
+    const bool had_ranks = lose(agent.node, words);
     if (phase_ == Phase::kGathering) {
       log_warning("{}", words);
-      if (generation_ >= 0) report_lost(agent.node, words);
       continue;
     }
     const bool is_needed = had_ranks && (agent.node == 0 || !is_finishing());

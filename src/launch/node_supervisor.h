@@ -55,8 +55,7 @@ class NodeSupervisor {
   void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
-  void report_lost(int node, const std::string& words) const;
-  void report_lost_nodes() const;
+  bool lose(int node, const std::string& words);  // whether ranks ran there
   void advance();
   // node_gathering.cpp
   void begin_gathering(const std::string& why);
@@ -98,8 +97,9 @@ class NodeSupervisor {
   bool are_all_quiet() const;
   std::string memory_fault() const;
   bool fill_lost_places();
+  void tell_losses();
   void advance_parking();
-  void fail_parked(const std::string& words);
+  void report_parked_death(const std::optional<NodeEnds::Cause>& cause);
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
   void count_restart(const std::string& reason);
   void warn_of_restart(const std::string& words, const std::string& from) const;
@@ -114,6 +114,9 @@ class NodeSupervisor {
   bool begin_saving(int64_t step);
   bool is_between_layouts() const;
   void gather_to_save();
+  void give_up_waiting();
+  bool has_given_up() const { return !given_up_words_.empty(); }
+  std::string stop_words() const;
   std::string unsaved_words();
 
   void finish(int code, const std::string& words);
@@ -150,6 +153,8 @@ class NodeSupervisor {
   bool has_warned_ = false;                   // that another node is waited for
   bool is_hang_ = false;                      // ranks have parked, and nobody has died so far
   std::string parked_reason_, memory_fault_;  // memory_fault_: why it goes on from storage
+  size_t num_told_ = 0;                       // losses, on the terminal, while all are parked
+  bool is_death_reported_ = false;            // of a rank, while all are parked
   bool is_counted_ = false;                   // this generation's end, as a restart
   bool is_free_ = false;                      // it is none: a node could not start
   int num_left_out_ = 0;                      // nodes that could not start
@@ -164,8 +169,10 @@ class NodeSupervisor {
   std::string last_cause_;   // of the last restart
   bool was_opened_ = false;  // the run directory is this run's
   Clock::time_point status_at_;
-  int stop_signal_ = 0;
-  bool is_noted_ = false;  // the signal, on standard error
+  int stop_signal_ = 0;         // or kSaveAndEnd
+  std::string given_up_words_;  // too few nodes for too long: what memory has is saved; "": not so
+  int64_t saving_step_ = -1;    // that this generation was started to save
+  bool is_noted_ = false;       // the signal, on standard error
   std::optional<int64_t> first_urgent_ms_;
   bool is_early_ = false, is_cut_off_ = false;
   bool is_growing_ = false;  // the ranks were asked to save and end, for a larger layout

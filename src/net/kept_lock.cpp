@@ -88,6 +88,16 @@ bool is_same_file(int fd, const std::filesystem::path& file) {
          open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
+// A descriptor of the lock that whoever started this process holds; -1: there is none.
+int inherited_lock() {
+  const char* text = std::getenv(kHeldLockVariable);
+  const int fd = text != nullptr ? number_of(text) : -1;
+  struct stat info {};
+  if (fd < 0 || ::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return -1;
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 std::mutex g_mutex;
 int g_own = -1;  // of this process's lock, guarded by g_mutex
 
@@ -99,6 +109,7 @@ LockKeeper::LockKeeper() {
     throw RunError(fmt::format("cannot create a pair of sockets: {}", std::strerror(errno)));
   ours_ = ends[0];
   theirs_ = ends[1];
+  kept_ = inherited_lock();
 }
 
 LockKeeper::~LockKeeper() {

@@ -3,6 +3,8 @@
 // A lock by flock belongs to the open file, which lives as long as any process has a descriptor of
 // it, or one is on its way through a socket. Rank 0 sends the supervisor a descriptor of its lock,
 // and whoever replaces it gets it back: between the two nobody else can take the run's directory.
+// Of a run on several nodes the supervisor holds the lock from its start, also while it waits for
+// nodes, and the first node's agent inherits a descriptor for its ranks.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +16,9 @@ namespace weft {
 // The supervisor's side.
 class LockKeeper {
  public:
-  LockKeeper();  // RunError where there are no descriptors
+  // With the lock that this process has inherited (kHeldLockVariable), where it has. RunError where
+  // there are no descriptors.
+  LockKeeper();
   ~LockKeeper();
   LockKeeper(const LockKeeper&) = delete;
   LockKeeper& operator=(const LockKeeper&) = delete;
@@ -28,6 +32,7 @@ class LockKeeper {
 };
 
 inline constexpr const char* kLockFdVariable = "WEFT_LOCK_FD";
+inline constexpr const char* kHeldLockVariable = "WEFT_HELD_LOCK_FD";
 inline constexpr const char* kRunPidVariable = "WEFT_RUN_PID";  // of the supervisor
 
 // The rank's side; without a supervisor nothing is kept.

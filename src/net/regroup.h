@@ -4,9 +4,11 @@
 namespace weft {
 
 // For ShmWorld::request_stop, in place of a signal: complete the step, save, and exit with
-// 128 + kRegroup. No signal that a process may get has this number here: it is the last of the
+// 128 + kRegroup. No signal that a process may get has these numbers here: they are the last of the
 // real-time ones, which weft does not handle.
 inline constexpr int kRegroup = 64;
 inline constexpr int kRegroupExit = 128 + kRegroup;
+// The same of a run that ends, since nodes are missing that nobody has replaced in time.
+inline constexpr int kSaveAndEnd = 63;
 
 }  // namespace weft

@@ -52,13 +52,6 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
-std::string utc_now() {
-  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03d}Z", fmt::gmtime(seconds),
-                     now.time_since_epoch().count() % 1000);
-}
-
 // Adds a step line to the tail.
 void count_step(const Json& line, MetricsTail& tail) {
   const int64_t epoch = line.at("epoch").as_int();
@@ -219,11 +212,21 @@ void MetricsWriter::write(const EvalMetrics& m) {
   file_.write(Json(std::move(line)).dump() + "\n");
 }
 
+std::string event_time() {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03d}Z", fmt::gmtime(seconds),
+                     now.time_since_epoch().count() % 1000);
+}
+
 EventWriter::EventWriter(const std::filesystem::path& path, int rank)
     : file_(path, FileWriter::Mode::kAppend), rank_(rank), host_(host_name()) {}
 
-void EventWriter::write(std::string_view event, const Json::Object& more) {
-  Json::Object line{{"event", event}, {"time", utc_now()}, {"rank", rank_}, {"host", host_}};
+void EventWriter::write(std::string_view event, const Json::Object& more, const std::string& time) {
+  Json::Object line{{"event", event},
+                    {"time", time.empty() ? event_time() : time},
+                    {"rank", rank_},
+                    {"host", host_}};
   line.insert(line.end(), more.begin(), more.end());
   file_.write(Json(std::move(line)).dump() + "\n");
 }

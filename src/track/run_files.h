@@ -96,11 +96,13 @@ class MetricsWriter {
   FileWriter file_;
 };
 
+std::string event_time();  // now: UTC, ISO 8601
+
 class EventWriter {
  public:
   EventWriter(const std::filesystem::path& path, int rank);  // appends
-  // {"event","time","rank","host", ...more}; time is UTC, ISO 8601.
-  void write(std::string_view event, const Json::Object& more = {});
+  // {"event","time","rank","host", ...more}. time: of event_time(); "": now.
+  void write(std::string_view event, const Json::Object& more = {}, const std::string& time = "");
 
  private:
   FileWriter file_;

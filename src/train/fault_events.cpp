@@ -3,37 +3,46 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "track/run_files.h"
+#include "train/mirror.h"
 #include "train/run_lock.h"
+#include "train/stored_run.h"
 
 namespace weft {
 namespace fs = std::filesystem;
 namespace {
 
-void write_hangs(const fs::path& events, const std::vector<HungRank>& hung) {
+void write_hangs(const fs::path& events, const std::vector<HungRank>& hung,
+                 const std::string& time = "") {
   for (const HungRank& h : hung)
     EventWriter(events, h.rank)
-        .write("rank_hung", {{"last", Json(h.last)}, {"stack", Json(h.stack)}});
+        .write("rank_hung", {{"last", Json(h.last)}, {"stack", Json(h.stack)}}, time);
 }
 
 void warn(const std::string& text, const Error& why) {
   log_warning("\"{}\" could not be recorded: {}", text, why.what());
 }
 
+// Who else may write: lines are appended by one write each, so that two writers do not mix theirs;
+// but what looks torn may then be a line that is being written.
+enum class Others { kNone, kRankZero };
+
 // fields: a message first.
-void write_survived(const fs::path& dir, const char* event, int rank, const Json::Object& fields,
+void write_survived(const fs::path& dir, Others others, const char* event, int rank,
+                    const Json::Object& fields, const std::string& time,
                     const std::vector<HungRank>& hung = {}) {
   try {
     const fs::path events = dir / "events.jsonl";
     if (path_kind(events) == PathKind::kNothing) return;  // before the run began
-    cut_torn_line(events);
-    write_hangs(events, hung);
-    EventWriter(events, std::max(rank, 0)).write(event, fields);
+    if (others == Others::kNone) cut_torn_line(events);
+    write_hangs(events, hung, time);
+    EventWriter(events, std::max(rank, 0)).write(event, fields, time);
   } catch (const Error& e) {
     warn(fields.front().second.as_string(), e);
   }
@@ -76,15 +85,43 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
   }
 }
 
-void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
-                  const std::vector<HungRank>& hung) {
-  write_survived(dir, event, rank, {{"message", Json(text)}}, hung);
+bool begin_events(const fs::path& dir) {
+  try {
+    const std::vector<std::string> names = folder_names(dir);
+    const bool is_new = std::all_of(names.begin(), names.end(), [](const std::string& name) {
+      return name.starts_with('.') || name == kSecretFile;
+    });
+    if (!is_new && !is_run_dir(dir)) return false;
+    FileWriter(dir / "events.jsonl", FileWriter::Mode::kAppend).write("");
+    return true;
+  } catch (const Error& e) {
+    log_warning("no events are recorded: {}", e.what());
+    return false;
+  }
 }
 
-void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text) {
+void EarlyEvents::record(Write write) {
+  if (is_opened_) return write("");
+  kept_.emplace_back(std::move(write), event_time());
+}
+
+void EarlyEvents::note_opened() {
+  is_opened_ = true;
+  for (const auto& [write, time] : std::exchange(kept_, {})) write(time);
+}
+
+void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
+                  const std::vector<HungRank>& hung, const std::string& time) {
+  write_survived(dir, time.empty() ? Others::kNone : Others::kRankZero, event, rank,
+                 {{"message", Json(text)}}, time, hung);
+}
+
+void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text,
+                      const std::string& time) {
   Json::Array ranks;
   for (int r = 0; r < num_ranks; ++r) ranks.emplace_back(int64_t{first_rank} + r);
-  write_survived(dir, "node_lost", first_rank, {{"message", Json(text)}, {"ranks", Json(ranks)}});
+  write_survived(dir, first_rank == 0 && time.empty() ? Others::kNone : Others::kRankZero,
+                 "node_lost", first_rank, {{"message", Json(text)}, {"ranks", Json(ranks)}}, time);
 }
 
 }  // namespace weft

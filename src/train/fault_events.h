@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -30,12 +32,30 @@ struct RunFailure {
 void report_failure(const std::filesystem::path& dir, const RunFailure& failure,
                     const std::vector<HungRank>& hung = {});
 
-// The loss of a node that the run survives, by its ranks.
-void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_ranks,
-                      const std::string& text);
+// Of a start that failed before it opened the directory: whether its events may be written, since a
+// run is there, or nothing but what such a start leaves. Makes events.jsonl.
+bool begin_events(const std::filesystem::path& dir);
 
-// The death of a rank that the run survives; no rank writes meanwhile.
+// Before a start has opened the directory, its events.jsonl is missing or an earlier start's: what
+// happens until then is written later, with its own time, while rank 0 may write too.
+class EarlyEvents {
+ public:
+  using Write = std::function<void(const std::string& time)>;  // time "": now
+  void record(Write write);
+  void note_opened();
+
+ private:
+  bool is_opened_ = false;
+  std::vector<std::pair<Write, std::string>> kept_;
+};
+
+// The loss of a node, by its ranks, when it is found. Rank 0 may still write, unless it was there.
+void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_ranks,
+                      const std::string& text, const std::string& time = "");
+
+// The death of a rank that the run survives; no rank writes meanwhile, unless a time is given.
 void report_death(const std::filesystem::path& dir, const char* event, int rank,
-                  const std::string& text, const std::vector<HungRank>& hung = {});
+                  const std::string& text, const std::vector<HungRank>& hung = {},
+                  const std::string& time = "");
 
 }  // namespace weft

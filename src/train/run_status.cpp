@@ -202,6 +202,7 @@ Json RunStatus::to_json() const {
       has_limit ? Json(std::max<int64_t>(0, max_restarts.as_int() - restarts.as_int())) : Json());
   out.set("generation", of_file("generation"));
   out.set("layout", of_file("layout"));
+  out.set("spares", of_file("spares"));
   out.set("checkpoint", or_null(events.checkpoint));
   out.set("last_event", or_null(events.last));
   out.set("pid", of_file("pid"));

@@ -53,6 +53,26 @@ bool is_step_folder(const Json& event) {
   return fs::path(path).filename().string().starts_with("step-");
 }
 
+// A node and ranks that are lost together are one death. A loss counts when the run has gone on, or
+// as long as it waits; one that ends the run is no more counted than a rank's.
+class DeathCount {
+ public:
+  void add(const std::string& event) {
+    const bool goes_on = event == "recovered" || event == "started" || event == "layout" ||
+                         event == "finished" || event == "stopped";
+    if (event == "rank_died" || (is_node_lost_ && goes_on)) ++count_;
+    if (event == "node_lost")
+      is_node_lost_ = true;
+    else if (event == "rank_died" || goes_on || event == "rank failed" || event == "failed")
+      is_node_lost_ = false;
+  }
+  int64_t count() const { return count_ + (is_node_lost_ ? 1 : 0); }
+
+ private:
+  int64_t count_ = 0;
+  bool is_node_lost_ = false;  // and nothing is known of what followed
+};
+
 }  // namespace
 
 std::vector<std::string> read_last_lines(const fs::path& path, int64_t max_bytes) {
@@ -113,6 +133,7 @@ SpeedTail read_speed(const fs::path& metrics) {
 
 EventTail read_events(const fs::path& events) {
   EventTail tail;
+  DeathCount deaths;
   for (const std::string& line : read_last_lines(events, kEventsBytes)) {
     std::optional<Json> json = parse_object(line);
     if (!json) continue;
@@ -125,9 +146,10 @@ EventTail read_events(const fs::path& events) {
     if (name == "finished" || name == "stopped" || name == "failed" || name == "rank failed")
       tail.end = json;
     if (name == "checkpoint" && is_step_folder(*json)) tail.checkpoint = json;
-    tail.num_deaths += name == "rank_died";
+    deaths.add(name);
     tail.last = std::move(json);
   }
+  tail.num_deaths = deaths.count();
   return tail;
 }
 

@@ -33,7 +33,7 @@ struct EventTail {
   std::optional<Json> last, started;
   std::optional<Json> end;         // after `started`: finished, stopped, failed or rank failed
   std::optional<Json> checkpoint;  // the last one of a step
-  int64_t num_deaths = 0;          // of ranks, survived
+  int64_t num_deaths = 0;          // of ranks and nodes, survived
 };
 EventTail read_events(const std::filesystem::path& events);
 

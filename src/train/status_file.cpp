@@ -130,6 +130,7 @@ void StatusFile::end(int exit_code, const std::string& cause) {
   status.state = state_of_exit(exit_code);
   status.cause = status.state == "failed" ? cause : "";
   status.note.clear();
+  status.num_spares = 0;  // they have left with the run
   for (RankStatus& rank : status.ranks) rank.is_running = false;
   put(status, exit_code);
 }
@@ -167,6 +168,7 @@ void StatusFile::put(const JobStatus& status, std::optional<int> exit_code) {
                                {"max_restarts", Json(status.max_restarts)},
                                {"generation", Json(status.generation)},
                                {"layout", layout_json(status)},
+                               {"spares", Json(status.num_spares)},
                                {"memory_bytes", Json(memory_bytes(status))},
                                {"planned_bytes", planned_bytes_ ? Json(*planned_bytes_) : Json()},
                                {"ranks", Json(std::move(ranks))}});

@@ -116,12 +116,14 @@ int Trainer::stopped_by(int signal) {
     end_with_error(*ranks_, rows_error_);
   }
   if (signal == kRegroup) return leave_layout();
-  const char* name = signal_name(signal);
+  const bool is_asked = signal != kSaveAndEnd;  // by a user; else the supervisor reports the end
+  const char* name = is_asked ? signal_name(signal) : "too few nodes";
   if (!is_saved())
     throw RunError(
         fmt::format("{}: stopped at step {}, which could not be saved", name, state_.step));
   report_counters(sum_counters(*ranks_, stream_.counters()));
-  record_->try_event("stopped", {{"signal", Json(name)}, {"step", Json(state_.step)}});
+  if (is_asked)
+    record_->try_event("stopped", {{"signal", Json(name)}, {"step", Json(state_.step)}});
   if (start_.remote) start_.remote->finish(c_.checkpoint.keep);
   log_info("{}: saved at step {}; the same command resumes from there", name, state_.step);
   return 128 + signal;

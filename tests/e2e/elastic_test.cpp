@@ -53,6 +53,12 @@ Json lose_a_node(const TinyRun& run, const std::vector<std::string>& more,
                            "dp=2 on 1 node, instead of dp=4 on 2 nodes", "restart 1 of "});
   const std::vector<Json> changes = event_lines(run.dir("nodes"), "layout");
   EXPECT_EQ(changes.size(), 1u) << train.err;
+  const std::string events = slurp(run.dir("nodes") / "events.jsonl");
+  EXPECT_LT(events.find("\"layout\""), events.find("\"finished\"")) << events;
+  const Ended asked = run_to_end({"status", run.dir("nodes").string(), "--json"});
+  const Json status = parse_json(asked.out, "the status");
+  EXPECT_EQ(status.at("layout").at("text").as_string(), "dp=2 on 1 node");
+  EXPECT_EQ(status.at("restarts").as_int(), 1);
   expect_calm(run);
   return changes.empty() ? Json() : changes[0];
 }
@@ -191,6 +197,30 @@ TEST(Elastic, AStopWhileANodeIsMissingSavesWhatMemoryHas) {
   const int64_t step = stopped[0].at("step").as_int();
   EXPECT_GE(step, 6);
   run.train_well(with(kExact, {"name=calm", fmt::format("train.steps={}", step)}));
+  expect_calm(run);
+}
+
+TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
+  const TinyRun run;
+  NodeRun nodes(run, "nodes",
+                with(kExact, {"train.steps=100000", "checkpoint.every=1000",
+                              "launch.snapshot_every=3", "launch.join_timeout_s=3"}));
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
+  nodes.agent().send(SIGKILL);
+  ASSERT_TRUE(nodes.train().wait_until(
+      [&] { return event_lines(run.dir("nodes"), "node_lost").size() == 1; }));
+  EXPECT_FALSE(has_logged(nodes.train(), "no other node has joined"));  // recorded before
+  const Ended train = nodes.train().wait();
+  EXPECT_EQ(train.exit_code, 75) << train.err;
+  expect_parts(train.err, {"no other node has joined within 3 s: saving step ",
+                           ", which memory had, is saved"});
+  EXPECT_TRUE(event_lines(run.dir("nodes"), "stopped").empty());
+  const std::vector<Json> saved = event_lines(run.dir("nodes"), "checkpoint");
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(event_lines(run.dir("nodes"), "rank failed").size(), 1u);
+  run.train_well(
+      with(kExact, {"name=calm", fmt::format("train.steps={}", saved[0].at("step").as_int())}));
   expect_calm(run);
 }
 

@@ -56,6 +56,54 @@ TEST(Nodes, ASignalSavesOnAllNodesAndTheRunResumes) {
   EXPECT_EQ(hash_of(run.dir("calm")), hash_of(run.dir("nodes")));
 }
 
+// While the first one waits for its nodes, and while it trains.
+TEST(Nodes, ASecondSupervisorIsRefused) {
+  const TinyRun run;
+  std::vector<std::string> sets = kExact;
+  sets.push_back("train.steps=100000");
+  NodeRun first(run, "nodes", sets);
+  first.find_endpoint();
+  const auto expect_refused = [&] {
+    NodeRun second(run, "nodes", sets);
+    const Ended ended = second.train().wait();
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    expect_parts(ended.err, {"another process is training in ",
+                             fmt::format(": process {} on ", first.train().pid())});
+    EXPECT_EQ(ended.err.find("waiting for"), std::string::npos) << ended.err;
+  };
+  expect_refused();
+  first.join();
+  const auto metrics = run.dir("nodes") / "metrics.jsonl";
+  ASSERT_TRUE(first.train().wait_until([&] { return slurp(metrics).size() > 100; }));
+  expect_refused();
+  first.agent().send(SIGKILL);
+  ASSERT_TRUE(first.train().wait_until(
+      [&] { return contains(slurp(run.dir("nodes") / "events.jsonl"), "node_lost"); }));
+  expect_refused();
+  first.join();
+  const size_t size = slurp(metrics).size();
+  ASSERT_TRUE(first.train().wait_until([&] { return slurp(metrics).size() > size + 1000; }));
+  first.train().send(SIGTERM);
+  EXPECT_EQ(first.train().wait().exit_code, 143);
+  EXPECT_EQ(first.agent().wait().exit_code, 143);
+}
+
+TEST(Nodes, AStartWithTooFewNodesIsRecorded) {
+  const TinyRun run;
+  std::vector<std::string> sets = kExact;
+  sets.insert(sets.end(), {"train.steps=2", "launch.join_timeout_s=1"});
+  NodeRun alone(run, "nodes", sets);
+  EXPECT_EQ(alone.train().wait().exit_code, 75);
+  const std::vector<Json> failed = event_lines(run.dir("nodes"), "rank failed");
+  ASSERT_EQ(failed.size(), 1u);
+  expect_parts(failed[0].at("message").as_string(), {"1 of 2 nodes joined within 1 s"});
+  sets.back() = "launch.join_timeout_s=60";
+  NodeRun both(run, "nodes", sets);  // the record is in nobody's way
+  both.join();
+  EXPECT_EQ(both.train().wait().exit_code, 0);
+  EXPECT_EQ(both.agent().wait().exit_code, 0);
+}
+
 TEST(Nodes, AnAgentNeedsTheSecretAndARun) {
   const TinyRun run;
   const auto join = [&](const std::string& secret) {

@@ -149,6 +149,8 @@ TEST_F(ElasticJob, ContinuesInASmallerLayoutFromMemory) {
   EXPECT_TRUE(train_->says("\nstep 7 in memory")) << train_->text();
   EXPECT_EQ(train_->count("event continued -1 7"), 1) << train_->text();
   EXPECT_EQ(train_->count("(restart 1 of 1)"), 1) << train_->text();
+  const std::string text = train_->text();  // before the ranks that may finish
+  EXPECT_LT(text.find("event layout"), text.find("event started -1 generation 1")) << text;
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(second->wait(), 143) << second->text();
@@ -205,6 +207,10 @@ TEST_F(ElasticJob, ASignalWhileANodeIsMissingSavesWhatMemoryHas) {
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(train_->count("SIGTERM: saving step 7, which the memory of the other nodes has"), 1)
       << train_->text();
+  const std::string text = train_->text();
+  EXPECT_LT(text.find("event layout -1 dp=4 on 2 nodes\ndp=2 on 1 node\n"),
+            text.find("rank 0 saved"))
+      << text;
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(train_->count(fmt::format("rank {} has step 7 of {}", r, texts_of(4))), 1)
         << train_->text();
@@ -234,6 +240,51 @@ TEST_F(ElasticJob, ASignalWhereFewerNodesDoNotFitSaysWhatIsLost) {
   agent->send(SIGKILL);
   ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
   train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_TRUE(train_->says("the steps since the newest checkpoint are lost; fewer do not fit: 2 "))
+      << train_->text();
+}
+
+TEST_F(ElasticJob, WhatMemoryHasIsSavedWhereNobodyJoinsInTime) {
+  train({"snapshot"},
+        {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"JOIN_MS", "3000"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_EQ(train_->count("no other node has joined within 3 s: saving step 7, which"), 1)
+      << train_->text();
+  for (int r = 0; r < 2; ++r)
+    EXPECT_EQ(train_->count(fmt::format("rank {} saved", r)), 1) << train_->text();
+  EXPECT_EQ(train_->count("event failed -1 node 1, "), 1) << train_->text();
+  EXPECT_EQ(train_->count("; step 7, which memory had, is saved"), 2) << train_->text();
+}
+
+// Of two layouts with fewer nodes one is too small for a run that trains, but not to save.
+TEST_F(ElasticJob, AnElasticRunSavesToo) {
+  train({"snapshot"}, {{"NODES", "3"},
+                       {"ELASTIC", "321"},
+                       {"FEWEST", "2"},
+                       {"SNAPSHOTS", "1"},
+                       {"SHORT", "2"},
+                       {"JOIN_MS", "3000"}});
+  const auto first = join("first"), second = join("second");
+  ASSERT_TRUE(all_train(6)) << train_->text();
+  first->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_EQ(train_->count("rank 0 saved"), 1) << train_->text();
+  EXPECT_EQ(train_->count("; step 7, which memory had, is saved"), 2) << train_->text();
+}
+
+TEST_F(ElasticJob, WhereFewerNodesDoNotFitTheEndSaysWhatIsLost) {
+  train({"snapshot"}, {{"ELASTIC", "21"},
+                       {"FEWEST", "2"},
+                       {"SNAPSHOTS", "1"},
+                       {"SHORT", "1"},
+                       {"JOIN_MS", "3000"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
   EXPECT_EQ(train_->wait(), 75) << train_->text();
   EXPECT_TRUE(train_->says("the steps since the newest checkpoint are lost; fewer do not fit: 2 "))
       << train_->text();

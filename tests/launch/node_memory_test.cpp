@@ -24,6 +24,10 @@ TEST_F(NodeMemory, ALostNodesPlaceIsTakenAndAllGoOnFromMemory) {
   agent_->send(SIGKILL);
   ASSERT_TRUE(train_->says("event continued -1 7")) << train_->text();
   ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  const std::string text = train_->text();
+  const size_t lost = text.find("event node_lost"), told = text.find("warning: node 1, ");
+  const size_t replaced = text.find("node 1 is ", lost);
+  EXPECT_LT(told, replaced) << text;
   for (int r = 0; r < 4; ++r)
     EXPECT_EQ(train_->count(fmt::format("rank {} replaces another", r)), r < 2 ? 0 : 1);
   train_->send(SIGTERM);
@@ -82,6 +86,7 @@ TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent_->send(SIGKILL);
   ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  EXPECT_EQ(train_->count("event node_lost 2 node 1, "), 1) << train_->text();  // not only later
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 75) << train_->text();
   const std::string text = train_->text();
@@ -89,8 +94,26 @@ TEST_F(NodeMemory, ASignalWhileANodeIsMissingSaysWhatIsLost) {
   EXPECT_NE(text.find("; SIGTERM: no other node has taken its place, so step "), std::string::npos)
       << text;
   EXPECT_NE(text.find("the steps since the newest checkpoint are lost"), std::string::npos) << text;
-  EXPECT_NE(text.find("event node_lost 2 node 1, "), std::string::npos) << text;
+  EXPECT_EQ(train_->count("event node_lost"), 1) << text;
   EXPECT_EQ(text.find("nothing to save"), std::string::npos) << text;
+}
+
+// Its other rank dies first, and is not forgotten while nobody takes the node's place.
+TEST_F(NodeMemory, ADeathIsReportedBeforeTheWaitForANode) {
+  start({"survive", "300"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  const std::vector<pid_t> own = Process::children_of(train_->children().at(0));
+  ASSERT_EQ(own.size(), 2U);
+  ::kill(own[1], SIGKILL);
+  ASSERT_TRUE(train_->says("event ended 1 rank 1 was killed")) << train_->text();
+  agent_->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  EXPECT_EQ(train_->count("event node_lost 2 node 1, "), 1) << train_->text();
+  EXPECT_EQ(train_->count("event died 1 rank 1 was killed"), 1) << train_->text();
+  const auto spare = join("spare");
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  EXPECT_EQ(train_->count("event died"), 1) << train_->text();
+  EXPECT_EQ(train_->count("event node_lost"), 1) << train_->text();
 }
 
 // Its ranks take a second to park.

@@ -76,6 +76,27 @@ TEST_F(KeptLock, PassesFromProcessToProcess) {
   EXPECT_TRUE(is_free(file));
 }
 
+// As the first node's agent has it of its supervisor: every rank gets it, also the first one.
+TEST_F(KeptLock, IsInheritedByAKeeper) {
+  const std::filesystem::path file = folder_ / "lock";
+  const int held = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(::flock(held, LOCK_EX | LOCK_NB), 0);
+  ::setenv(kHeldLockVariable, std::to_string(held).c_str(), 1);
+  for (int generation = 0; generation < 2; ++generation) {
+    LockKeeper keeper;
+    keeper.hand_on();
+    EXPECT_TRUE(in_rank(keeper, [&] { return take_kept_lock(file) >= 0; }));
+    EXPECT_FALSE(is_free(file));
+  }
+  EXPECT_FALSE(is_free(file));
+  ::close(held);
+  LockKeeper late;  // a number that is no descriptor any more
+  ::unsetenv(kHeldLockVariable);
+  late.hand_on();
+  EXPECT_TRUE(in_rank(late, [&] { return take_kept_lock(file) < 0; }));
+  EXPECT_TRUE(is_free(file));
+}
+
 TEST_F(KeptLock, OfThisFileOnly) {
   LockKeeper keeper;
   EXPECT_TRUE(in_rank(keeper, [&] { return take_kept_lock(folder_ / "a") < 0; }));

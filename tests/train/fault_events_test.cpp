@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "base/json.h"
 #include "tests/io/temporary_folder.h"
+#include "track/run_files.h"
 
 namespace weft {
 namespace {
@@ -38,6 +41,19 @@ TEST_F(FaultEvents, ALostNodeHasItsRanks) {
   EXPECT_EQ(last().find("ranks")->dump(), Json(Json::Array{Json(4), Json(5)}).dump());
 }
 
+// Rank 0 may be writing a line, unless it was on that node.
+TEST_F(FaultEvents, OnlyRankZerosOwnNodeMayHaveLeftATornLine) {
+  begin();
+  std::ofstream(folder_ / "events.jsonl", std::ios::app) << "{\"event\": \"che";
+  report_node_loss(folder_.path(), 2, 2, "node 1 was lost");
+  EXPECT_NE(text().find("\"che"), std::string::npos);
+  report_node_loss(folder_.path(), 0, 2, "node 0 was lost");
+  std::ofstream(folder_ / "events.jsonl", std::ios::app) << "{\"event\": \"torn";
+  report_node_loss(folder_.path(), 0, 2, "node 0 was lost again");
+  EXPECT_EQ(text().find("\"torn"), std::string::npos);
+  EXPECT_EQ(last().find("message")->as_string(), "node 0 was lost again");
+}
+
 TEST_F(FaultEvents, AFailureThatIsNoRanksFaultSaysSo) {
   begin();
   report_failure(folder_.path(), {"rank failed", -1, "1 of 2 nodes joined"});
@@ -52,6 +68,39 @@ TEST_F(FaultEvents, BeforeTheRunHasBegunNothingIsWritten) {
   report_node_loss(folder_.path(), 0, 1, "node 0 was lost");
   report_death(folder_.path(), "rank_died", 1, "rank 1 was killed");
   EXPECT_EQ(text(), "");
+}
+
+TEST_F(FaultEvents, AStartThatFailsEarlyTouchesNobodyElsesFolder) {
+  std::ofstream(folder_ / ".lock") << "";
+  std::ofstream(folder_ / "secret") << "";
+  EXPECT_TRUE(begin_events(folder_.path()));
+  std::filesystem::remove(folder_ / "events.jsonl");
+  std::ofstream(folder_ / "thesis.tex") << "";
+  EXPECT_FALSE(begin_events(folder_.path()));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "events.jsonl"));
+  begin();
+  EXPECT_TRUE(begin_events(folder_.path()));
+  EXPECT_EQ(text(), "{\"event\": \"started\"}\n");
+}
+
+TEST_F(FaultEvents, WhatHappensEarlierIsWrittenWhenTheRunHasBegun) {
+  EarlyEvents early;
+  const auto die = [&](int rank) {
+    early.record([this, rank](const std::string& time) {
+      report_death(folder_.path(), "rank_died", rank, "rank was killed", {}, time);
+    });
+  };
+  die(1);
+  EXPECT_EQ(text(), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const std::string opened = event_time();
+  begin();
+  early.note_opened();
+  EXPECT_EQ(last().find("rank")->as_int(), 1);
+  EXPECT_LT(last().find("time")->as_string(), opened);  // when it happened
+  die(2);
+  EXPECT_EQ(last().find("rank")->as_int(), 2);
+  EXPECT_GE(last().find("time")->as_string(), opened);
 }
 
 }  // namespace

@@ -58,6 +58,19 @@ TEST_F(RunTail, WhatHappenedSinceTheLastStart) {
   EXPECT_EQ(find_text(*tail.last, "event"), "rank_died");
 }
 
+TEST_F(RunTail, NodesCountAsRanksDo) {
+  const auto deaths = [&](const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += "{\"event\": \"" + name + "\"}\n";
+    return read_events(write(text)).num_deaths;
+  };
+  EXPECT_EQ(deaths({"started", "node_lost", "recovered", "node_lost", "started"}), 2);
+  EXPECT_EQ(deaths({"started", "node_lost"}), 1);  // it waits for another
+  EXPECT_EQ(deaths({"started", "node_lost", "checkpoint", "rank_died", "recovered"}), 1);
+  EXPECT_EQ(deaths({"started", "node_lost", "node_lost", "layout", "recovered"}), 1);
+  EXPECT_EQ(deaths({"started", "rank_died", "recovered", "node_lost", "rank failed"}), 1);
+}
+
 TEST_F(RunTail, AnyBytes) {
   std::mt19937 dice(11);
   const std::string alphabet = "{}[]\",:\n\\\"event\"started step_ms1e9-\xff\x1b";

@@ -141,6 +141,26 @@ TEST_F(StatusFiles, TellsReadersWhatTheSupervisorKnows) {
   EXPECT_TRUE(seen().to_json().at("restarts_left").is_null());
 }
 
+TEST_F(StatusFiles, NoSpareWaitsForARunThatHasEnded) {
+  StatusFile file(folder_.path(), std::nullopt);
+  status_.layout = "dp=2 on 2 nodes";
+  status_.num_spares = 1;
+  write(file);
+  EXPECT_EQ(seen().to_json().at("layout").at("spares").as_int(), 1);
+  file.end(143, "");
+  EXPECT_EQ(seen().to_json().at("layout").at("spares").as_int(), 0);
+  EXPECT_EQ(seen().to_json().at("layout").at("text").as_string(), "dp=2 on 2 nodes");
+  EXPECT_EQ(seen().to_json().at("spares").as_int(), 0);
+}
+
+TEST_F(StatusFiles, SparesOfARunThatIsNotElastic) {
+  StatusFile file(folder_.path(), std::nullopt);
+  status_.num_spares = 2;
+  write(file);
+  EXPECT_TRUE(seen().to_json().at("layout").is_null());
+  EXPECT_EQ(seen().to_json().at("spares").as_int(), 2);
+}
+
 TEST_F(StatusFiles, Ends) {
   const struct {
     int code;
