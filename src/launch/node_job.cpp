@@ -155,7 +155,7 @@ void NodeSupervisor::judge() {
     return fail(cause->rank, fmt::format("{}; {}", cause->report, unsaved_words()), kPeerExit);
   if (ends) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
-    log_error("{}{}", cause->report, spent);
+    log_error("{}", add_before_hint(cause->report, spent));
     if (cause->rank < 0) report_lost_nodes();
     return end_failed(cause->rank, cause->words + spent, cause->exit_code);
   }
@@ -181,7 +181,7 @@ bool NodeSupervisor::may_recover() {
 // A recovery that memory did not allow has ended ranks, but none of them is its cause.
 void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::string fault = std::exchange(memory_fault_, "");
-  const std::string died = cause.words + ends_.others_than(cause.rank);
+  const std::string died = cause.words + describe_others(ends_.others_than(cause.rank));
   const std::string& words = fault.empty() ? died : fault;
   count_restart(words);
   const std::optional<int64_t> step = previous_step();
@@ -194,7 +194,7 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   if (!fault.empty())
     report("recovery_failed", -1, fault);
   else if (cause.rank >= 0)
-    report("died", cause.rank, died);
+    report_death(cause.rank, died);
   report("continued", -1, step ? std::to_string(*step) : "storage");
   begin_gathering(words);
 }

@@ -76,9 +76,18 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
   }
 }
 
-void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
-                  const std::vector<HungRank>& hung) {
-  write_survived(dir, event, rank, {{"message", Json(text)}}, hung);
+void report_death(const fs::path& dir, const RankDeath& death) {
+  std::vector<int> dead = death.others;
+  if (death.rank >= 0) dead.push_back(death.rank);
+  std::sort(dead.begin(), dead.end());
+  Json::Array ranks;
+  for (const int r : dead) ranks.emplace_back(int64_t{r});
+  write_survived(dir, "rank_died", death.rank,
+                 {{"message", Json(death.text)}, {"ranks", Json(ranks)}}, death.hung);
+}
+
+void report_recovery_failure(const fs::path& dir, int rank, const std::string& text) {
+  write_survived(dir, "recovery_failed", rank, {{"message", Json(text)}});
 }
 
 void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text) {
