@@ -83,7 +83,8 @@ std::string spares(const Json& status) {
 std::string event_line(const std::optional<Json>& event) {
   if (!event) return "";
   std::string text = find_text(*event, "event").value_or("?");
-  if (const auto step = find_int(*event, "step")) text += fmt::format(" of step {}", *step);
+  if (const auto step = find_int(*event, "step"))
+    text += fmt::format(" {} step {}", text == "checkpoint" ? "of" : "at", *step);
   if (const auto message = find_text(*event, "message")) text += ": " + *message;
   return fmt::format("{} ({})", text, find_text(*event, "time").value_or("at an unknown time"));
 }

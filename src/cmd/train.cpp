@@ -125,23 +125,27 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
   job.describe_saved = [&] { return describe_saved(dir); };
   std::optional<RunFailure> failure;
   std::vector<HungRank> hung;  // not recorded yet
+  std::vector<int> died_too;   // likewise
+  bool has_died = false;       // a rank or a node
   const EventSink sink = [&](const char* event, int rank, const std::string& text) {
     signals.hand_over();  // the job installs its own handlers before its first event
+    has_died |= rank >= 0 &&
+                (std::string_view(event) == "failed" || std::string_view(event) == "node_lost");
     if (std::string_view(event) == "failed") failure = RunFailure{"rank failed", rank, text};
     if (std::string_view(event) == "cut_off") failure = RunFailure{"failed", rank, text};
     if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
+    if (std::string_view(event) == "died_too") died_too.push_back(rank);
     if (std::string_view(event) == "died")
-      early.record([=, killed = std::exchange(hung, {})](const std::string& time) {
-        report_death(dir, "rank_died", rank, text, killed, time);
-      });
+      early.record(
+          [=, death = RankDeath{rank, text, std::exchange(died_too, {}), std::exchange(hung, {})}](
+              const std::string& time) { report_death(dir, death, time); });
     if (std::string_view(event) == "node_lost")
       early.record([=, ranks = job.num_ranks](const std::string& time) {
         report_node_loss(dir, rank, ranks, text, time);
       });
     if (std::string_view(event) == "recovery_failed")
-      early.record([=](const std::string& time) {
-        report_death(dir, "recovery_failed", rank, text, {}, time);
-      });
+      early.record(
+          [=](const std::string& time) { report_recovery_failure(dir, rank, text, time); });
     if (std::string_view(event) == "listening" && slurm)
       slurm->note_listening(
           text, w.secret_file.empty() ? dir / "secret" : std::filesystem::path(w.secret_file));
@@ -159,6 +163,8 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
     report_failure(dir, *failure, hung);
   }
   status.end(code, failure ? failure->text : "");
+  if (code == kLostPeers && has_died && job.max_restarts == 0)
+    log_info("launch.max_restarts is 0: with a larger value a run survives the death of a rank");
   if (code == kLostPeers)
     log_info("the same command {} {}",
              has_checkpoint(dir) ? "resumes from the newest checkpoint of"

@@ -4,7 +4,6 @@
 // generation that has lost a rank ends: who has not noticed by then, though nobody else holds it
 // up, hangs. Ranks that hang together are found by their heartbeats, as on one machine.
 #include "base/printable.h"
-#include "launch/hang_watch.h"
 #include "launch/node_agent.h"
 #include "launch/process_stack.h"
 
@@ -24,19 +23,9 @@ void Agent::look_for_hung() {
   if (const auto hung = watch_->find_hung(false)) kill_hung(*hung);
 }
 
-// The others have waited for hang_ms; its own last sign may be a little younger.
-bool Agent::is_hanging(int rank) const {
-  const LocalRanks::Process& process = (*ranks_)[rank];
-  if (!process.is_running || process.was_killed || ranks_->world().failure(rank)) return false;
-  const RankSign sign = ranks_->world().heartbeat(rank).read();
-  const bool is_late = !sign.is_waiting && has_bound(sign.phase) &&
-                       monotonic_ms() - sign.at_ms >= ranks_->world().hang_ms() / 2;
-  return is_late || is_stopped_by_signal(process.pid);
-}
-
 void Agent::kill_ranks() {
   for (int r = 0; r < ranks_->size(); ++r) {
-    if (is_hanging(r)) kill_hung(r);
+    if (watch_->is_hanging(r, false)) kill_hung(r);
   }
   ranks_->kill_all();
 }

@@ -36,7 +36,7 @@ int JobSupervisor::run() {
     if (const auto hung = watch_.find_hung(recovery_ || kill_at_)) handle_hang(*hung);
     if (const auto stuck = ranks_.find_unkillable()) return give_up(*stuck);
     if (recovery_) advance_recovery();
-    if (kill_at_ && Clock::now() >= *kill_at_) ranks_.kill_all();
+    if (kill_at_ && Clock::now() >= *kill_at_) kill_rest();
     show_status();
   }
   ranks_.finish_output();
@@ -132,7 +132,8 @@ void JobSupervisor::judge(const std::vector<int>& ended) {
     cause_ = failed;
     report_cause();
   } else if (lost && !cause_ && !kill_at_) {
-    cause_ = lost;  // reported when no other fails within the grace period
+    cause_ = lost;  // reported when no other fails or is found to hang within the grace period
+    is_missed_ = ranks_.world().is_aborted();
   }
   if (cause_ && !kill_at_) begin_end(describe_end(*cause_));
 }
@@ -141,15 +142,36 @@ void JobSupervisor::begin_end(const std::string& reason) {
   recovery_.reset();
   ranks_.world().set_recovers(false);
   ranks_.world().abort(reason);
-  kill_at_ = Clock::now() + std::chrono::milliseconds(options_.grace_ms);
+  const int64_t park_ms = is_missed_ ? options_.hung_park_ms : 0;
+  kill_at_ = Clock::now() + std::chrono::milliseconds(std::max(options_.grace_ms, park_ms));
+}
+
+// Where no rank has died or failed, one that hangs is the cause; those that waited for it have
+// only noticed.
+void JobSupervisor::kill_rest() {
+  for (int r = 0; r < ranks_.size() && cause_ && !is_reported_; ++r) {
+    if (!watch_.is_hanging(r, is_missed_)) continue;
+    report_hung(r);
+    if (!hung_.contains(*cause_)) cause_ = r;
+  }
+  ranks_.kill_all();
+}
+
+std::string JobSupervisor::describe_end(int rank) const {
+  const auto hung = hung_.find(rank);
+  return hung != hung_.end() ? hung->second : weft::describe_end(ranks_, rank, stop_signal_);
 }
 
 void JobSupervisor::report_cause() {
   if (!cause_ || is_reported_) return;
   is_reported_ = true;
-  const std::string spent = budget_.spent_words();
-  log_error("{}{}", report_end(ranks_, *cause_, stop_signal_), spent);
-  report("failed", *cause_, describe_end(*cause_) + spent);
+  const bool would_repeat = !hung_.contains(*cause_) && end_of(*cause_) == End::kFailed;
+  const std::string spent = would_repeat ? "" : budget_.spent_words(),
+                    words = describe_end(*cause_);
+  const std::string said =
+      hung_.contains(*cause_) ? words : report_end(ranks_, *cause_, stop_signal_);
+  log_error("{}", add_before_hint(said, spent));
+  report("failed", *cause_, words + spent);
 }
 
 // ------------------------------------------------------------------ status
@@ -188,7 +210,7 @@ bool JobSupervisor::was_cut_off() const {
 int JobSupervisor::exit_code() const {
   if (cause_) {
     const int status = ranks_[*cause_].status;
-    return WIFSIGNALED(status) ? kPeerExit : WEXITSTATUS(status);
+    return hung_.contains(*cause_) || WIFSIGNALED(status) ? kPeerExit : WEXITSTATUS(status);
   }
   if (was_cut_off()) return 1;
   for (int r = 0; r < ranks_.size() && is_early_; ++r) {

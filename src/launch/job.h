@@ -62,7 +62,8 @@ struct JobOptions {
 };
 
 // event: started, stopping (a signal arrived), failed (the cause), ended, killed; died (a rank
-// whose death does not end the job; no rank touches any file when this is called), hung (a rank
+// whose death does not end the job; no rank touches any file when this is called; before it
+// died_too for each one that died or hung together with it), hung (a rank
 // that is about to be killed: what it did last on the first line, then its stack), recovery_failed
 // (the snapshots could not be read: storage follows), continued (from which step),
 // cut_off (a second signal has ended the job, unsaved).

@@ -43,15 +43,18 @@ void JobSupervisor::handle_hang(int rank) {
   const std::string reason = watch_.describe_hang(rank);
   if (may_recover()) return begin_recovery(-1, reason);
   cause_ = rank;
+  is_missed_ = true;
   report_hung(rank);
-  ranks_.world().note_failure(rank, reason);
   begin_end(reason);
 }
 
 void JobSupervisor::report_hung(int rank) {
   // One that has failed is only slow to end, as with a GPU that does not answer.
-  if (!ranks_.world().failure(rank))
-    report("hung", rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid));
+  if (!ranks_.world().failure(rank)) {
+    const std::string last = watch_.describe_last(rank);
+    hung_[rank] = describe_hung(rank, last);
+    report("hung", rank, last + "\n" + process_stack(ranks_[rank].pid));
+  }
   ranks_.kill(rank);
 }
 
@@ -86,11 +89,14 @@ void JobSupervisor::advance_recovery() {
   continue_from(step);
 }
 
-// Those whom a signal has killed, and not we.
+// Those whom a signal has killed, and those we have because they hung.
 std::vector<DeadRank> JobSupervisor::others_than(int rank, const std::vector<int>& dead) const {
   std::vector<DeadRank> others;
   for (const int r : dead) {
-    if (r != rank && !ranks_[r].was_killed && WIFSIGNALED(ranks_[r].status))
+    if (r == rank) continue;
+    if (hung_.contains(r))
+      others.push_back({r, 0});
+    else if (!ranks_[r].was_killed && WIFSIGNALED(ranks_[r].status))
       others.push_back({r, WTERMSIG(ranks_[r].status)});
   }
   return others;
@@ -103,12 +109,21 @@ void JobSupervisor::continue_from(std::optional<int64_t> step) {
     if (!ranks_[r].is_running) dead.push_back(r);
   }
   Recovery recovery = *std::exchange(recovery_, std::nullopt);
-  recovery.reason += describe_others(others_than(recovery.rank, dead));
+  const std::vector<DeadRank> others = others_than(recovery.rank, dead);
+  // What those said who waited for it has only shown that a rank hangs.
+  if (hung_.contains(recovery.rank)) recovery.reason = hung_[recovery.rank];
+  recovery.reason += describe_others(others);
+  hung_.clear();
+  last_reason_ = recovery.reason;
+  budget_.correct(recovery.reason);
   log_warning("{}; continuing from {}{}", recovery.reason,
               step ? fmt::format("step {}", *step) : options_.saved_words(), budget_.number());
   const std::string fault = ranks_.world().memory_fault();
   if (!fault.empty()) report("recovery_failed", -1, fault);
-  if (fault.empty() || recovery.rank >= 0) report("died", recovery.rank, recovery.reason);
+  if (fault.empty() || recovery.rank >= 0) {
+    for (const DeadRank& other : others) report("died_too", other.rank, "");
+    report("died", recovery.rank, recovery.reason);
+  }
   budget_.continue_from(step.value_or(ranks_.world().last_step()));
   if (!step && ranks_.slots()) ranks_.slots()->drop_all();
   ranks_.world().reset(dead, step.value_or(-1));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,11 +36,10 @@ class JobSupervisor {
   void reap();
   void judge(const std::vector<int>& ended);
   void begin_end(const std::string& reason);
+  void kill_rest();
   void report_cause();
   End end_of(int rank) const { return weft::end_of(ranks_[rank].status, stop_signal_); }
-  std::string describe_end(int rank) const {
-    return weft::describe_end(ranks_, rank, stop_signal_);
-  }
+  std::string describe_end(int rank) const;
   bool was_cut_off() const;
   int exit_code() const;
   int give_up(int rank);
@@ -50,6 +50,12 @@ class JobSupervisor {
   }
 
   // Recovery (launch/job_recovery.cpp).
+  struct Recovery {
+    int rank;  // that died; -1: none has
+    std::string reason;
+    Clock::time_point began;
+    int64_t park_ms;  // for ranks that have not noticed
+  };
   bool may_recover();
   void begin_recovery(int rank, const std::string& reason);
   void look_for_hang();
@@ -70,16 +76,12 @@ class JobSupervisor {
   std::optional<int64_t> first_urgent_ms_;  // when the first SIGINT or SIGTERM arrived
   bool is_early_ = false;                   // it arrived when there was nothing to save
   std::optional<int> cause_;                // the rank that failed first
+  bool is_missed_ = false;                  // it only waited for another one
+  std::map<int, std::string> hung_;         // in words; those that were killed for it
   bool is_reported_ = false;
   bool is_cut_off_ = false;  // a second stop signal arrived before all ranks had ended
   std::optional<Clock::time_point> kill_at_;  // set when the job must end
 
-  struct Recovery {
-    int rank;  // that died; -1: none has
-    std::string reason;
-    Clock::time_point began;
-    int64_t park_ms;  // for ranks that have not noticed
-  };
   std::optional<Recovery> recovery_;
   RestartBudget budget_;
   std::string last_reason_;  // of a restart

@@ -54,7 +54,6 @@ class Agent {
   void expect_deaths();
   void report_hung(int rank, const std::string& text);
   void kill_hung(int rank);
-  bool is_hanging(int rank) const;
   void look_for_hung();
   void kill_ranks();  // of the generation, showing those that hang
   void drop_ranks();

@@ -38,6 +38,10 @@ void NodeEnds::note(const RankEnd& end, int stop_signal) {
     rank.kind = end.exit_code == kPeerExit ? Kind::kLostPeers : Kind::kFailed;
 }
 
+void NodeEnds::note_hung(int64_t rank, const std::string& last) {
+  ranks_.at(static_cast<size_t>(rank)).hung = describe_hung(static_cast<int>(rank), last);
+}
+
 bool NodeEnds::end_node(int node) {
   bool is_any_running = false;
   // A place that was given for the next generation, which may be larger, and never started.
@@ -89,10 +93,12 @@ bool NodeEnds::is_death(int64_t rank) const {
 
 bool NodeEnds::has_any_stopped() const { return first(Kind::kStopped) != nullptr; }
 
-const NodeEnds::Rank* NodeEnds::first(Kind kind) const {
+const NodeEnds::Rank* NodeEnds::first(Kind kind, bool has_hung) const {
   const Rank* found = nullptr;
   for (const Rank& rank : ranks_) {
-    if (rank.kind == kind && (found == nullptr || rank.order < found->order)) found = &rank;
+    if (rank.kind == kind && (!has_hung || !rank.hung.empty()) &&
+        (found == nullptr || rank.order < found->order))
+      found = &rank;
   }
   return found;
 }
@@ -100,32 +106,39 @@ const NodeEnds::Rank* NodeEnds::first(Kind kind) const {
 std::optional<NodeEnds::Cause> NodeEnds::cause() const {
   if (refusal_) return refusal_;
   const auto of = [](const Rank* rank, int code, bool repeats) {
-    const std::string words = describe(rank->end);
+    const std::string said = end_with_words(rank->end);
     const bool is_input = rank->end.signal == 0 && code == kUserExit && !rank->end.words.empty();
-    return Cause{static_cast<int>(rank->end.rank), words, code, repeats,
-                 is_input ? rank->end.words : words};
+    return Cause{static_cast<int>(rank->end.rank), one_line(said), code, repeats,
+                 is_input ? rank->end.words : said};
   };
   if (const Rank* failed = first(Kind::kFailed)) return of(failed, failed->end.exit_code, true);
   if (is_well(0)) return std::nullopt;
   if (const Rank* died = first(Kind::kDied)) return of(died, kPeerExit, false);
   if (!lost_nodes_.empty())
     return Cause{-1, lost_nodes_.front().words, kPeerExit, false, lost_nodes_.front().words};
+  if (const Rank* rank = first(Kind::kKilledByUs, true))
+    return Cause{static_cast<int>(rank->end.rank), rank->hung, kPeerExit, false, rank->hung};
   for (const Kind kind : {Kind::kLostPeers, Kind::kKilledByUs}) {
     if (const Rank* rank = first(kind)) return of(rank, kPeerExit, false);
   }
   return std::nullopt;
 }
 
-std::string NodeEnds::others_than(int rank) const {
+std::vector<DeadRank> NodeEnds::others_than(int rank) const {
   std::vector<DeadRank> others;
   for (const Rank& dead : ranks_) {
-    if (dead.kind == Kind::kDied && dead.end.rank != rank)
+    if (dead.end.rank == rank) continue;
+    if (dead.kind == Kind::kDied)
       others.push_back({static_cast<int>(dead.end.rank), static_cast<int>(dead.end.signal)});
+    if (dead.kind == Kind::kKilledByUs && !dead.hung.empty())
+      others.push_back({static_cast<int>(dead.end.rank), 0});
   }
-  return describe_others(others);
+  return others;
 }
 
-std::string NodeEnds::describe(const RankEnd& end) {
+std::string NodeEnds::describe(const RankEnd& end) { return one_line(end_with_words(end)); }
+
+std::string NodeEnds::end_with_words(const RankEnd& end) {
   std::string text =
       end.signal != 0
           ? fmt::format("rank {} was killed by {}", end.rank, describe_signal(end.signal))

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/node_messages.h"
+#include "launch/rank_end.h"
 
 namespace weft {
 
@@ -15,7 +16,8 @@ class NodeEnds {
 
   void begin(int num_nodes);                       // all run again
   void note(const RankEnd& end, int stop_signal);  // stop_signal: that all were asked to end with
-  bool lose(int node, const std::string& words);   // its ranks are gone; whether any still ran
+  void note_hung(int64_t rank, const std::string& last);  // its agent is about to kill it
+  bool lose(int node, const std::string& words);  // its ranks are gone; whether any still ran
   void refuse(int node, const std::string& words, int exit_code);  // they were never started
 
   bool all_ended() const;
@@ -30,29 +32,31 @@ class NodeEnds {
   };
   const std::vector<LostNode>& lost_nodes() const { return lost_nodes_; }
 
-  // Why the generation has ended: what failed by itself comes before deaths, deaths before those
-  // who only lost their peers. None: it has done its work, which is the case when rank 0 has,
-  // unless a rank failed by itself.
+  // Why the generation has ended: what failed by itself comes before deaths, deaths before ranks
+  // that hung, and these before those who only lost their peers. None: it has done its work, which
+  // is the case when rank 0 has, unless a rank failed by itself.
   struct Cause {
-    int rank;  // -1: a node
-    std::string words;
+    int rank;           // -1: a node
+    std::string words;  // on one line
     int exit_code;
     bool would_repeat;
-    std::string report;  // the same for people: wrong input is not the rank's fault (report_end)
+    std::string report;  // the same for people, with the hint (report_end)
   };
   std::optional<Cause> cause() const;
-  static std::string describe(const RankEnd& end);
-  std::string others_than(int rank) const;  // in words: those that died too (describe_others)
+  static std::string describe(const RankEnd& end);    // on one line
+  std::vector<DeadRank> others_than(int rank) const;  // that died or hung too
 
  private:
   enum class Kind { kRunning, kDone, kStopped, kLostPeers, kDied, kKilledByUs, kFailed, kGone };
   struct Rank {
     Kind kind = Kind::kRunning;
     RankEnd end = {};
-    int order = 0;  // of arrival
+    std::string hung = {};  // in words; "": it did not
+    int order = 0;          // of arrival
   };
-  const Rank* first(Kind kind) const;
+  const Rank* first(Kind kind, bool has_hung = false) const;
   bool end_node(int node);
+  static std::string end_with_words(const RankEnd& end);
 
   int ranks_per_node_;
   std::vector<Rank> ranks_;

@@ -163,7 +163,7 @@ void NodeSupervisor::judge() {
     return fail(cause->rank, fmt::format("{}; {}", cause->report, unsaved_words()), kPeerExit);
   if (ends) {
     const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
-    log_error("{}{}", cause->report, spent);
+    log_error("{}", add_before_hint(cause->report, spent));
     return end_failed(cause->rank, cause->words + spent, cause->exit_code);
   }
   recover(*cause);
@@ -188,7 +188,7 @@ bool NodeSupervisor::may_recover() {
 // A recovery that memory did not allow has ended ranks, but none of them is its cause.
 void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   const std::string fault = std::exchange(memory_fault_, "");
-  const std::string died = cause.words + ends_.others_than(cause.rank);
+  const std::string died = cause.words + describe_others(ends_.others_than(cause.rank));
   const std::string& words = fault.empty() ? died : fault;
   count_restart(words);
   const std::optional<int64_t> step = previous_step();
@@ -200,7 +200,7 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
   if (!fault.empty())
     report("recovery_failed", -1, fault);
   else if (cause.rank >= 0 && !is_death_reported_)
-    report("died", cause.rank, died);
+    report_death(cause.rank, died);
   report("continued", -1, step ? std::to_string(*step) : "storage");
   begin_gathering(words);
 }

@@ -83,7 +83,10 @@ bool NodeSupervisor::is_rest_parked() const {
 // nobody hangs then, and who still completes a write has the time for it.
 void NodeSupervisor::note_death(const std::string& words) {
   if (phase_ != Phase::kParking) return begin_parking(words, false);
-  if (std::exchange(is_hang_, false)) ask_to_park({generation_, words});
+  if (!std::exchange(is_hang_, false)) return;
+  parked_reason_ = words;
+  count_restart(words);
+  ask_to_park({generation_, words});
 }
 
 // A lost node's slots live on as copies.
@@ -161,12 +164,15 @@ void NodeSupervisor::report_parked_death(const std::optional<NodeEnds::Cause>& c
   if (cause && cause->rank < 0) return;
   if (std::exchange(is_death_reported_, true)) return;
   const int rank = cause ? cause->rank : -1;
-  report("died", rank, (cause ? cause->words : parked_reason_) + ends_.others_than(rank));
+  report_death(rank,
+               (cause ? cause->words : parked_reason_) + describe_others(ends_.others_than(rank)));
 }
 
 void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& cause) {
+  const int rank = cause ? cause->rank : -1;
   const std::string words =
-      (cause ? cause->words : parked_reason_) + ends_.others_than(cause ? cause->rank : -1);
+      (cause ? cause->words : parked_reason_) + describe_others(ends_.others_than(rank));
+  count_restart(words);
   warn_of_restart(words, fmt::format("step {}", step));
   report_parked_death(cause);
   report("continued", -1, std::to_string(step));
@@ -195,10 +201,17 @@ void NodeSupervisor::resume(int64_t step, const std::optional<NodeEnds::Cause>& 
   report("started", -1, fmt::format("generation {}", generation_));
 }
 
+// Once per generation. Who was to blame may be known only later: it is corrected then.
 void NodeSupervisor::count_restart(const std::string& reason) {
   last_cause_ = reason;
-  if (is_free_ || std::exchange(is_counted_, true)) return;
+  if (is_free_) return;
+  if (std::exchange(is_counted_, true)) return budget_.correct(reason);
   budget_.count(reason, last_step_);
+}
+
+void NodeSupervisor::report_death(int rank, const std::string& words) const {
+  for (const DeadRank& other : ends_.others_than(rank)) report("died_too", other.rank, "");
+  report("died", rank, words);
 }
 
 void NodeSupervisor::warn_of_restart(const std::string& words, const std::string& from) const {

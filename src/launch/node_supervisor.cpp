@@ -97,8 +97,11 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       return handle_parked(from, Parked::read(frame.payload));
     case NodeMessage::kHung: {
       const Hung hung = Hung::read(frame.payload);
-      if (hung.generation == generation_) report("hung", static_cast<int>(hung.rank), hung.text);
-      return;
+      if (hung.generation != generation_ || hung.rank < 0 ||
+          hung.rank / o_.job.num_ranks != from.node)
+        return;
+      ends_.note_hung(hung.rank, hung.text.substr(0, hung.text.find('\n')));
+      return report("hung", static_cast<int>(hung.rank), hung.text);
     }
     case NodeMessage::kSignal: {
       const int signal = static_cast<int>(read_number(frame.payload));

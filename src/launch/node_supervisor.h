@@ -102,6 +102,7 @@ class NodeSupervisor {
   void report_parked_death(const std::optional<NodeEnds::Cause>& cause);
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
   void count_restart(const std::string& reason);
+  void report_death(int rank, const std::string& words) const;
   void warn_of_restart(const std::string& words, const std::string& from) const;
 
   // Another layout, from memory (launch/node_previous.cpp).

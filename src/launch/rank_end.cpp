@@ -24,14 +24,40 @@ std::string describe_signal(int number) {
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
 
+std::string describe_hung(int rank, const std::string& last) {
+  return fmt::format("rank {} hung ({}) and was killed", rank, last);
+}
+
 std::string describe_others(const std::vector<DeadRank>& others) {
   constexpr size_t kMostNamed = 8;
   std::string text;
   for (size_t i = 0; i < std::min(others.size(), kMostNamed); ++i)
     text += fmt::format("{}rank {} ({})", i == 0 ? "; also killed: " : ", ", others[i].rank,
-                        describe_signal(others[i].signal));
+                        others[i].signal == 0 ? "hung" : describe_signal(others[i].signal));
   if (others.size() > kMostNamed) text += fmt::format(" and {} more", others.size() - kMostNamed);
   return text;
+}
+
+namespace {
+
+constexpr const char* kHint = "\n  hint: ";  // as a process says it (cmd/main.cpp)
+
+}  // namespace
+
+std::string one_line(const std::string& words) {
+  std::string line;
+  bool is_indented = false;
+  for (const char c : words.substr(0, words.find(kHint))) {
+    if (is_indented && c == ' ') continue;
+    is_indented = c == '\n';
+    line += is_indented ? ' ' : c;
+  }
+  return line;
+}
+
+std::string add_before_hint(const std::string& words, const std::string& more) {
+  std::string text = words;
+  return text.insert(std::min(text.find(kHint), text.size()), more);
 }
 
 namespace {
@@ -42,17 +68,7 @@ std::string words_of(const LocalRanks& ranks, int r) {
   return words;
 }
 
-}  // namespace
-
-std::string report_end(const LocalRanks& ranks, int r, int stop_signal) {
-  const int status = ranks[r].status;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kUserExit) {
-    if (std::string words = words_of(ranks, r); !words.empty()) return words;
-  }
-  return describe_end(ranks, r, stop_signal);
-}
-
-std::string describe_end(const LocalRanks& ranks, int r, int stop_signal) {
+std::string end_with_words(const LocalRanks& ranks, int r, int stop_signal) {
   const LocalRanks::Process& rank = ranks[r];
   std::string text =
       WIFSIGNALED(rank.status)
@@ -61,6 +77,20 @@ std::string describe_end(const LocalRanks& ranks, int r, int stop_signal) {
   const std::string words = words_of(ranks, r);
   if (!words.empty() && !is_well(end_of(rank.status, stop_signal))) text += ": " + words;
   return text;
+}
+
+}  // namespace
+
+std::string describe_end(const LocalRanks& ranks, int r, int stop_signal) {
+  return one_line(end_with_words(ranks, r, stop_signal));
+}
+
+std::string report_end(const LocalRanks& ranks, int r, int stop_signal) {
+  const int status = ranks[r].status;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kUserExit) {
+    if (std::string words = words_of(ranks, r); !words.empty()) return words;
+  }
+  return end_with_words(ranks, r, stop_signal);
 }
 
 }  // namespace weft

@@ -17,15 +17,21 @@ End end_of(int status, int stop_signal);
 bool is_well(End end);
 
 std::string describe_signal(int number);  // "SIGKILL"
-// "; also killed: rank 0 (SIGKILL), rank 2 (SIGSEGV)": those that died with another one; "": none.
+// "rank 1 hung (update, step 12; last collective: ...) and was killed".
+std::string describe_hung(int rank, const std::string& last);
+// "; also killed: rank 0 (SIGKILL), rank 2 (hung)": those that died with another one; "": none.
 struct DeadRank {
-  int rank, signal;
+  int rank, signal;  // 0: it hung
 };
 std::string describe_others(const std::vector<DeadRank>& others);
-// "rank 1 was killed by SIGKILL", and its own words where it had some.
+// What a rank said, on one line and without its hint: for events and the status.
+std::string one_line(const std::string& words);
+// For people: more, such as what is said about restarts, goes before the hint.
+std::string add_before_hint(const std::string& words, const std::string& more);
+// "rank 1 was killed by SIGKILL", and its own words where it had some, as one_line().
 std::string describe_end(const LocalRanks& ranks, int rank, int stop_signal);
-// The same for people: wrong input is not the rank's fault, so it has its words alone, as a process
-// without ranks says them.
+// The same for people, with the hint. Wrong input is not the rank's fault, so it has its words
+// alone, as a process without ranks says them.
 std::string report_end(const LocalRanks& ranks, int rank, int stop_signal);
 
 }  // namespace weft

@@ -36,6 +36,19 @@ std::string RankWatch::describe_hang(int rank) const {
                      static_cast<double>(watch_.still_ms(rank)) / 1000, describe_last(rank));
 }
 
+// The others have waited for hang_ms; its own last sign may be a little younger. One that has
+// noticed is parking, has failed, or at least is not asked what else it does.
+bool RankWatch::is_hanging(int rank, bool is_missed) const {
+  const LocalRanks::Process& process = ranks_[rank];
+  if (!process.is_running || process.was_killed || ranks_.world().failure(rank)) return false;
+  if (is_stopped_by_signal(process.pid)) return true;
+  const RankSign sign = ranks_.world().heartbeat(rank).read();
+  if (!options_.watches_hangs || sign.is_waiting) return false;
+  if (monotonic_ms() - sign.at_ms < ranks_.world().hang_ms() / 2) return false;
+  const bool is_excused = sign.phase == Phase::kStarting || sign.phase == Phase::kParking;
+  return has_bound(sign.phase) || (is_missed && !is_excused);
+}
+
 bool RankWatch::read_ranks(JobStatus* status) const {
   status->generation = ranks_.world().generation();
   status->is_opened = ranks_.world().is_opened();

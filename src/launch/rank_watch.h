@@ -22,6 +22,9 @@ class RankWatch {
   std::string describe_last(int rank) const;
   // "rank 1 has made no progress for 37.5 s (...)"
   std::string describe_hang(int rank) const;
+  // Whether the rank hangs, where the others have lost a peer and it has not ended. is_missed: a
+  // rank has waited for it, so that no phase is an excuse.
+  bool is_hanging(int rank, bool is_missed) const;
   // What the ranks say, for a status; whether all of them train.
   bool read_ranks(JobStatus* status) const;
   // Ranks are asked to park. Whether one has done something since: it does not hang, and only

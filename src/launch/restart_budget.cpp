@@ -24,6 +24,10 @@ void RestartBudget::count(const std::string& reason, int64_t last_step) {
   step_ = last_step;
 }
 
+void RestartBudget::correct(const std::string& reason) {
+  if (!restarts_.empty()) restarts_.back().reason = reason;
+}
+
 std::string RestartBudget::number() const {
   return most_ > 0 ? fmt::format(" (restart {} of {})", count_, most_) : "";
 }

@@ -15,6 +15,7 @@ class RestartBudget {
   // Whether one more is allowed to a run that has reached last_step.
   bool allows(int64_t last_step);
   void count(const std::string& reason, int64_t last_step);
+  void correct(const std::string& reason);  // of the last one: it turned out to be another
   void continue_from(int64_t step) { step_ = step; }  // of the last one: good steps count from here
 
   int64_t most() const { return most_; }

@@ -100,6 +100,22 @@ bool begin_events(const fs::path& dir) {
   }
 }
 
+void report_death(const fs::path& dir, const RankDeath& death, const std::string& time) {
+  std::vector<int> dead = death.others;
+  if (death.rank >= 0) dead.push_back(death.rank);
+  std::sort(dead.begin(), dead.end());
+  Json::Array ranks;
+  for (const int r : dead) ranks.emplace_back(int64_t{r});
+  write_survived(dir, time.empty() ? Others::kNone : Others::kRankZero, "rank_died", death.rank,
+                 {{"message", Json(death.text)}, {"ranks", Json(ranks)}}, time, death.hung);
+}
+
+void report_recovery_failure(const fs::path& dir, int rank, const std::string& text,
+                             const std::string& time) {
+  write_survived(dir, time.empty() ? Others::kNone : Others::kRankZero, "recovery_failed", rank,
+                 {{"message", Json(text)}}, time);
+}
+
 void EarlyEvents::record(Write write) {
   if (is_opened_) return write("");
   kept_.emplace_back(std::move(write), event_time());
@@ -108,12 +124,6 @@ void EarlyEvents::record(Write write) {
 void EarlyEvents::note_opened() {
   is_opened_ = true;
   for (const auto& [write, time] : std::exchange(kept_, {})) write(time);
-}
-
-void report_death(const fs::path& dir, const char* event, int rank, const std::string& text,
-                  const std::vector<HungRank>& hung, const std::string& time) {
-  write_survived(dir, time.empty() ? Others::kNone : Others::kRankZero, event, rank,
-                 {{"message", Json(text)}}, time, hung);
 }
 
 void report_node_loss(const fs::path& dir, int first_rank, int num_ranks, const std::string& text,

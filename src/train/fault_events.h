@@ -54,8 +54,17 @@ void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_
                       const std::string& text, const std::string& time = "");
 
 // The death of a rank that the run survives; no rank writes meanwhile, unless a time is given.
-void report_death(const std::filesystem::path& dir, const char* event, int rank,
-                  const std::string& text, const std::vector<HungRank>& hung = {},
+struct RankDeath {
+  int rank;  // -1: nobody has died, though ranks have waited for too long
+  std::string text;
+  std::vector<int> others = {};  // that died with it
+  std::vector<HungRank> hung = {};
+};
+void report_death(const std::filesystem::path& dir, const RankDeath& death,
                   const std::string& time = "");
+
+// The snapshots in memory cannot be read. rank: -1: none in particular.
+void report_recovery_failure(const std::filesystem::path& dir, int rank, const std::string& text,
+                             const std::string& time = "");
 
 }  // namespace weft

@@ -18,8 +18,8 @@ constexpr std::chrono::seconds kFreed{5};
 }  // namespace
 
 bool Trainer::park() {
+  ranks_->note_phase(Phase::kParking);  // it has noticed; a write in progress is completed first
   if (!place_.slots || !place_.world->recovers()) return false;
-  ranks_->note_phase(Phase::kParking);  // a write in progress is completed first
   steps_.reset();
   hashes_.reset();
   saver_.reset();

@@ -183,7 +183,7 @@ int supervise(const RunFile& file, std::vector<std::string> words) {
   const EventSink sink = [&](const char* event, int rank, const std::string& text) {
     if (std::string_view(event) == "hung") hung.push_back(report_hang(dir, rank, text));
     if (std::string_view(event) == "died")
-      report_death(dir, "rank_died", rank, text, std::exchange(hung, {}));
+      report_death(dir, {rank, text, {}, std::exchange(hung, {})});
   };
   return c.launch.nodes > 1 ? run_nodes(job, c, sink) : run_local_job(job, sink);
 }

@@ -27,8 +27,10 @@ TEST(Hang, AStoppedRankIsFoundAndReplaced) {
   ::kill(rank, SIGSTOP);
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_parts(ended.err, {"rank 1 hangs and is killed (", "; its stack is in ", "rank 0 waited ",
-                           " for rank 1 (last seen in ", "continuing from step "});
+  expect_parts(ended.err, {"rank 1 hangs and is killed (", "; its stack is in ", "rank 1 hung (",
+                           "; a signal has stopped it (SIGSTOP)) and was killed; continuing from "
+                           "step "});
+  EXPECT_FALSE(contains(ended.err, " waited ")) << ended.err;  // those who did are not to blame
   // Where it was stopped is not known, but how it got there is.
   expect_parts(slurp(run.dir("hit") / "log/rank-00001.log"),
                {"the rank hangs (", "; last collective: ", "); its stack:\nthread ",
@@ -38,6 +40,10 @@ TEST(Hang, AStoppedRankIsFoundAndReplaced) {
   expect_parts(event_text(run, "rank_hung", "last"),
                {", step ", "; last collective: ", "; a signal has stopped it (SIGSTOP)"});
   expect_parts(event_text(run, "rank_hung", "stack"), {"thread ", "weft::Trainer::run()"});
+  ASSERT_EQ(num_events(run, "hit", "rank_died"), 1u);
+  expect_parts(event_text(run, "rank_died", "message"), {"rank 1 hung (", ") and was killed"});
+  EXPECT_EQ(event_lines(run.dir("hit"), "rank_died")[0].at("ranks").dump(),
+            Json(Json::Array{Json(1)}).dump());
   expect_same_run(run, "calm", "hit");
   EXPECT_FALSE(is_any_left(run));
 }
@@ -53,8 +59,10 @@ TEST(Hang, AllRanksStopped) {
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   expect_parts(ended.err, {"rank 0 hangs and is killed (", "rank 1 hangs and is killed (",
-                           " has made no progress for ", "continuing from step "});
+                           "rank 0 hung (", "; also killed: rank 1 (hung); continuing from step "});
   EXPECT_EQ(num_events(run, "hit", "rank_hung"), 2u);
+  EXPECT_EQ(event_lines(run.dir("hit"), "rank_died").at(0).at("ranks").dump(),
+            Json(Json::Array{Json(0), Json(1)}).dump());
   EXPECT_EQ(num_events(run, "hit", "started"), 1u);  // storage was not read
   expect_same_run(run, "calm", "hit");
   EXPECT_FALSE(is_any_left(run));
@@ -89,6 +97,30 @@ TEST(Hang, ARankStoppedWhileAnswering) {
   EXPECT_EQ(num_events(run, "hit", "rank_hung"), 1u);
 }
 
+// Others wait for it, and for each other; the one that hangs is found, shown and named.
+TEST(Hang, WithoutABudgetTheRankThatHangsIsTheCause) {
+  const TinyRun run;
+  std::vector<std::string> sets =
+      sets_of(run, "hit", {"parallel.dp=2", "parallel.tp=2", "launch.hang_timeout_s=1"});
+  sets.insert(sets.end(), {"launch.max_restarts=0", "train.steps=100000"});
+  Program program(run.words("train", sets));
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 10; }));
+  ::kill(children_of(program.pid()).at(3), SIGSTOP);
+  const Ended ended = program.wait(20);
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  expect_parts(ended.err,
+               {"rank 3 hangs and is killed (", "error: rank 3 hung (",
+                "; a signal has stopped it (SIGSTOP)) and was killed", "launch.max_restarts"});
+  EXPECT_FALSE(contains(ended.err, " waited ")) << ended.err;
+  expect_parts(slurp(run.dir("hit") / "log/rank-00003.log"), {"the rank hangs (", "its stack:\n"});
+  ASSERT_EQ(num_events(run, "hit", "rank_hung"), 1u);
+  EXPECT_EQ(event_lines(run.dir("hit"), "rank_hung")[0].at("rank").as_int(), 3);
+  ASSERT_EQ(num_events(run, "hit", "rank failed"), 1u);
+  EXPECT_EQ(event_lines(run.dir("hit"), "rank failed")[0].at("rank").as_int(), 3);
+  expect_parts(event_text(run, "rank failed", "message"), {"rank 3 hung (", ") and was killed"});
+  EXPECT_FALSE(is_any_left(run));
+}
+
 TEST(Hang, WithoutABudgetItEndsTheRun) {
   const TinyRun run;
   std::vector<std::string> sets = sets_of(run, "hit", {"parallel.dp=2", "launch.hang_timeout_s=1"});
@@ -98,8 +130,9 @@ TEST(Hang, WithoutABudgetItEndsTheRun) {
   for (const pid_t rank : children_of(program.pid())) ::kill(rank, SIGSTOP);
   const Ended ended = program.wait(20);
   EXPECT_EQ(ended.exit_code, 75) << ended.err;
-  expect_parts(ended.err, {" has made no progress for ", "the same command resumes"});
-  EXPECT_EQ(num_events(run, "hit", "rank_hung"), 1u);
+  expect_parts(ended.err,
+               {"error: rank ", " hung (", ") and was killed", "the same command resumes"});
+  EXPECT_EQ(num_events(run, "hit", "rank_hung"), 2u);
   EXPECT_EQ(num_events(run, "hit", "rank failed"), 1u);
   EXPECT_FALSE(is_any_left(run));
 }

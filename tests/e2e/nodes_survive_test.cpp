@@ -86,6 +86,9 @@ TEST(NodesSurvive, ARankThatHangsIsReplaced) {
   EXPECT_EQ(train.exit_code, 0) << train.err;
   EXPECT_EQ(nodes.agent().wait().exit_code, 0);
   EXPECT_EQ(num_events(run, "hit", "rank_hung"), 1u);
+  ASSERT_EQ(num_events(run, "hit", "rank_died"), 1u);
+  expect_parts(event_lines(run.dir("hit"), "rank_died")[0].at("message").as_string(),
+               {"rank 3 hung (", "a signal has stopped it (SIGSTOP)", ") and was killed"});
   EXPECT_EQ(num_events(run, "hit", "started"), 1u) << train.err;
   expect_same_run(run, "calm", "hit");
 }

@@ -91,6 +91,7 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
   EXPECT_FALSE(after.at("live").as_bool());
   EXPECT_TRUE(after.at("eta_s").is_null());
   EXPECT_EQ(after.at("last_event").at("event").as_string(), "stopped");
+  expect_parts(ask(run.dir()).out, {"last event  stopped at step "});
 }
 
 TEST(Status, OfOneRankAndOfItsEnd) {

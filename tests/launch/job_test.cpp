@@ -236,6 +236,20 @@ TEST(Job, ARankThatHangsIsNamedByItsPeers) {
   expect_no_rank_left(job, 2);
 }
 
+// Who waited for it has only noticed: the supervisor looks before it reports.
+TEST(Job, ARankThatASignalHasStoppedIsTheCause) {
+  Supervisor job({"3", "hang", "2"});
+  ASSERT_TRUE(job.wait_for("hangs"));
+  ASSERT_EQ(::kill(job.pid_of(2), SIGSTOP), 0);
+  EXPECT_EQ(job.wait(), 75);
+  expect_part(job.out(), "event hung 2 starting, step 0; a signal has stopped it (SIGSTOP)\n");
+  const std::string words =
+      "rank 2 hung (starting, step 0; a signal has stopped it (SIGSTOP)) and was killed\n";
+  expect_part(job.err(), "error: " + words);
+  expect_part(job.out(), "event failed 2 " + words);
+  expect_no_rank_left(job, 3);
+}
+
 TEST(Job, DifferentCallsAreNamed) {
   Supervisor job({"2", "other_call", "1"});
   EXPECT_EQ(job.wait(), 70);

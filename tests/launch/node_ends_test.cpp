@@ -34,9 +34,9 @@ TEST(NodeEnds, ARunThatHasDoneItsWorkHasNoCause) {
 
 TEST(NodeEnds, AllThatDiedAreNamed) {
   const NodeEnds ends = ends_of({killed(3, SIGKILL), killed(0, SIGSEGV), killed(1, SIGKILL, true)});
-  EXPECT_EQ(ends.cause()->words + ends.others_than(3),
+  EXPECT_EQ(ends.cause()->words + describe_others(ends.others_than(3)),
             "rank 3 was killed by SIGKILL; also killed: rank 0 (SIGSEGV)");
-  EXPECT_EQ(ends_of({killed(3, SIGKILL)}).others_than(3), "");
+  EXPECT_TRUE(ends_of({killed(3, SIGKILL)}).others_than(3).empty());
 }
 
 TEST(NodeEnds, ADeathComesBeforeThoseWhoLostTheirPeers) {
@@ -62,7 +62,7 @@ TEST(NodeEnds, AFailureComesBeforeADeath) {
 TEST(NodeEnds, WrongInputIsReportedInItsOwnWords) {
   const auto cause = ends_of({exited(2, 2, "no such file\n  hint: give another")}).cause();
   ASSERT_TRUE(cause);
-  EXPECT_EQ(cause->words, "rank 2 ended with exit code 2: no such file\n  hint: give another");
+  EXPECT_EQ(cause->words, "rank 2 ended with exit code 2: no such file");
   EXPECT_EQ(cause->report, "no such file\n  hint: give another");
   EXPECT_EQ(ends_of({exited(2, 1, "disk full")}).cause()->report,
             "rank 2 ended with exit code 1: disk full");
@@ -73,6 +73,31 @@ TEST(NodeEnds, WhatTheAgentKilledIsNoCause) {
   const auto cause = ends_of({killed(1, SIGKILL, true), killed(2, SIGKILL, true)}).cause();
   ASSERT_TRUE(cause);
   EXPECT_EQ(cause->rank, 0);  // it has lost its peers; who hung was killed by us
+}
+
+// Its agent reports it, then kills it; the others have only waited for it.
+TEST(NodeEnds, ARankThatHungComesBeforeThoseWhoWaitedForIt) {
+  NodeEnds ends(2, 2);
+  ends.note(exited(0, 75, "rank 0 waited 2.0 s for rank 1"), 0);
+  ends.note_hung(2, "update, step 7");
+  ends.note_hung(3, "update, step 8");
+  for (const int rank : {3, 2, 1}) ends.note(killed(rank, SIGKILL, true), 0);
+  const auto cause = ends.cause();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->rank, 3);  // the first that was killed
+  EXPECT_EQ(cause->words + describe_others(ends.others_than(3)),
+            "rank 3 hung (update, step 8) and was killed; also killed: rank 2 (hung)");
+  EXPECT_EQ(cause->report, "rank 3 hung (update, step 8) and was killed");
+  EXPECT_EQ(cause->exit_code, 75);
+  EXPECT_FALSE(cause->would_repeat);
+}
+
+TEST(NodeEnds, ADeathComesBeforeARankThatHung) {
+  NodeEnds ends(2, 2);
+  ends.note_hung(2, "update, step 7");
+  ends.note(killed(2, SIGKILL, true), 0);
+  ends.note(killed(1, SIGSEGV), 0);
+  EXPECT_EQ(ends.cause()->rank, 1);
 }
 
 TEST(NodeEnds, ALostNodeEndsItsRanks) {

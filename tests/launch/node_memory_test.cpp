@@ -34,6 +34,24 @@ TEST_F(NodeMemory, ALostNodesPlaceIsTakenAndAllGoOnFromMemory) {
   EXPECT_EQ(train_->wait(), 143) << train_->text();
 }
 
+// The other node's ranks notice before its loss is known; what they say is not the cause.
+TEST_F(NodeMemory, ALostNodeIsTheCauseWhoeverNoticedItFirst) {
+  start({"survive"});
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  const auto spare = join("spare");
+  ASSERT_TRUE(train_->says("has joined as a spare"));
+  const std::vector<pid_t> ranks = agent_->children();
+  agent_->send(SIGSTOP);
+  for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
+  ASSERT_TRUE(train_->says("\ncause: ")) << train_->text();
+  agent_->send(SIGKILL);
+  ASSERT_TRUE(train_->says("event continued -1 7")) << train_->text();
+  EXPECT_TRUE(train_->says("\ncause: node 1, ")) << train_->text();
+  ASSERT_TRUE(all_train(4, 2)) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 143) << train_->text();
+}
+
 // It writes for longer than ranks have to park.
 TEST_F(NodeMemory, RankZeroFinishesWhateverBecomesOfTheOthers) {
   for (const char* dying : {"1", "3"}) {

@@ -250,6 +250,10 @@ int run(int argc, char** argv) {
   const EventSink sink = [](const char* event, int rank, const std::string& text) {
     say(fmt::format("event {} {} {}", event, rank, text));
   };
+  options.on_status = [last = std::string()](const JobStatus& status) mutable {
+    if (status.cause != last) say("cause: " + status.cause);
+    last = status.cause;
+  };
   const char* nodes = std::getenv("NODES");
   if (nodes == nullptr) return run_local_job(options, sink);
   options.argv = words;

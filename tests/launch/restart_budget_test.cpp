@@ -21,6 +21,17 @@ TEST(RestartBudget, IsSpentAndNamesTheDeathsBefore) {
             "then rank 1 hangs at step 20)");
 }
 
+// Who waited says that a rank hangs; which one it was is known later.
+TEST(RestartBudget, TheLastReasonIsCorrected) {
+  RestartBudget budget(1, 0);
+  budget.correct("nobody");  // there is none
+  budget.count("rank 0 waited for rank 1", 5);
+  budget.correct("rank 3 hung");
+  EXPECT_FALSE(budget.allows(6));
+  EXPECT_EQ(budget.spent_words(),
+            "; launch.max_restarts=1 is used up (before: rank 3 hung at step 5)");
+}
+
 TEST(RestartBudget, OfManyTheFirstAndTheLastAreNamed) {
   RestartBudget budget(5, 0);
   for (int i = 1; i <= 5; ++i) budget.count("death " + std::to_string(i), i);

@@ -54,6 +54,16 @@ TEST_F(FaultEvents, OnlyRankZerosOwnNodeMayHaveLeftATornLine) {
   EXPECT_EQ(last().find("message")->as_string(), "node 0 was lost again");
 }
 
+TEST_F(FaultEvents, ADeathHasAllThatDied) {
+  begin();
+  report_death(folder_.path(), {2, "rank 2 was killed", {3, 0}});
+  EXPECT_EQ(last().find("event")->as_string(), "rank_died");
+  EXPECT_EQ(last().find("rank")->as_int(), 2);
+  EXPECT_EQ(last().find("ranks")->dump(), Json(Json::Array{Json(0), Json(2), Json(3)}).dump());
+  report_death(folder_.path(), {-1, "rank 0 waited"});
+  EXPECT_TRUE(last().find("ranks")->as_array().empty());
+}
+
 TEST_F(FaultEvents, AFailureThatIsNoRanksFaultSaysSo) {
   begin();
   report_failure(folder_.path(), {"rank failed", -1, "1 of 2 nodes joined"});
@@ -66,7 +76,7 @@ TEST_F(FaultEvents, AFailureThatIsNoRanksFaultSaysSo) {
 
 TEST_F(FaultEvents, BeforeTheRunHasBegunNothingIsWritten) {
   report_node_loss(folder_.path(), 0, 1, "node 0 was lost");
-  report_death(folder_.path(), "rank_died", 1, "rank 1 was killed");
+  report_death(folder_.path(), {1, "rank 1 was killed"});
   EXPECT_EQ(text(), "");
 }
 
@@ -87,7 +97,7 @@ TEST_F(FaultEvents, WhatHappensEarlierIsWrittenWhenTheRunHasBegun) {
   EarlyEvents early;
   const auto die = [&](int rank) {
     early.record([this, rank](const std::string& time) {
-      report_death(folder_.path(), "rank_died", rank, "rank was killed", {}, time);
+      report_death(folder_.path(), {rank, "rank was killed"}, time);
     });
   };
   die(1);
