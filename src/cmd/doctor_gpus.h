@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// {"driver", "runtime", "cublas", "cudnn", "nccl", "devices": [{"name", "memory_bytes", "capability"}]}; null
-// where the program was built without CUDA. Absent versions are null.
+// {"driver", "runtime", "cublas", "cudnn", "nccl", "devices": [{"name", "memory_bytes",
+// "capability"}]}; null where the program was built without CUDA. Absent versions are null.
 Json gather_gpus();
 void print_gpus(const Json& gpus);
 
