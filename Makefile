@@ -14,7 +14,7 @@ tests: build
 	@cmake --build build -j $(JOBS)
 
 test: tests                    ## every test that needs neither GPU nor outside programs
-	@tools/run_tests.py build -j $$(($(JOBS) + 1))
+	@tools/run_tests.py build -j $(JOBS)
 
 quickstart: build              ## a small model, trained here, answers in SQL
 	@examples/quickstart/run.sh

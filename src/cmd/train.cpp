@@ -89,6 +89,23 @@ struct Words {
   TrainOptions options;
 };
 
+// overrides: of the run file, for all ranks alike.
+JobOptions job_of(const RunConfig& c, const Words& w, const std::vector<std::string>& overrides) {
+  JobOptions job;
+  job.num_ranks = static_cast<int>(c.ranks_per_node());
+  job.argv = command_words();
+  job.argv.insert(job.argv.end(), overrides.begin(), overrides.end());
+  job.argv.insert(job.argv.end(), w.more.begin(), w.more.end());
+  job.threads = static_cast<int>(c.launch.threads);
+  job.max_restarts = c.launch.max_restarts;
+  job.restart_reset_steps = c.launch.restart_reset_steps;
+  job.watches_hangs = true;
+  job.describe_call = describe_latest;
+  job.has_snapshots = has_snapshot_slots(c);
+  if (c.launch.hang_timeout_s > 0) job.deadline_ms = 1000 * c.launch.hang_timeout_s;
+  return job;
+}
+
 // Wrong input is reported once, before any rank starts. slurm: null where it is no task of srun.
 int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSupervisor* slurm) {
   const TrainOptions& options = w.options;
@@ -102,18 +119,7 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
     static_cast<void>(address_of_interface(c.launch.interface));
   }
   warn_of_cores(c.launch, c.ranks_per_node());
-  JobOptions job;
-  job.num_ranks = static_cast<int>(c.ranks_per_node());
-  job.argv = command_words();
-  job.argv.insert(job.argv.end(), overrides.begin(), overrides.end());
-  job.argv.insert(job.argv.end(), w.more.begin(), w.more.end());
-  job.threads = static_cast<int>(c.launch.threads);
-  job.max_restarts = c.launch.max_restarts;
-  job.restart_reset_steps = c.launch.restart_reset_steps;
-  job.watches_hangs = true;
-  job.describe_call = describe_latest;
-  job.has_snapshots = has_snapshot_slots(c);
-  if (c.launch.hang_timeout_s > 0) job.deadline_ms = 1000 * c.launch.hang_timeout_s;
+  JobOptions job = job_of(c, w, overrides);
   const std::filesystem::path dir = run_dir_of(c, options);
   const auto before = last_event_time(dir);
   StatusFile status(dir, planned_bytes);

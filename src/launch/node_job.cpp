@@ -197,10 +197,12 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
                 stop_words(), *step);
   else
     warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
-  if (!fault.empty())
+  if (!fault.empty()) {
     report("recovery_failed", -1, fault);
-  else if (cause.rank >= 0 && !is_death_reported_)
+    reported_layout_ = opened_layout_;  // it is told again, with what the state then comes from
+  } else if (cause.rank >= 0 && !is_death_reported_) {
     report_death(cause.rank, died);
+  }
   report("continued", -1, step ? std::to_string(*step) : "storage");
   begin_gathering(words);
 }

@@ -75,6 +75,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       was_opened_ = true;
       if (phase_ == Phase::kRunning) forget_previous();  // all have loaded
       report_layout();
+      opened_layout_ = layout_;
       return;
     case NodeMessage::kLine: {
       const OutputLine line = OutputLine::read(frame.payload);

@@ -34,6 +34,7 @@ class NodeSupervisor {
             options.fits, options.fewest_nodes),
         layout_(choice_.asked()),
         reported_layout_(choice_.asked()),
+        opened_layout_(choice_.asked()),
         budget_(options.job.max_restarts, options.job.restart_reset_steps) {}
   int run();
 
@@ -142,6 +143,7 @@ class NodeSupervisor {
   LayoutChoice choice_;
   NodeLayout layout_;                   // of this generation
   NodeLayout reported_layout_;          // the last one that was an event
+  NodeLayout opened_layout_;            // the last one in which ranks have loaded the state
   std::string why_;                     // nodes are gathered again
   std::vector<std::string> arguments_;  // of ranks in this layout
   bool has_snapshots_ = false;          // they have slots

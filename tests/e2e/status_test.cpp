@@ -73,7 +73,7 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
   ASSERT_TRUE(program.wait_until([&] {
     const Json later = status_json(run.dir());
     return later.at("restarts").as_int() == 1 && later.at("state").as_string() == "running" &&
-           later.at("deaths").as_int() == 1;
+           later.at("deaths").as_int() == 1 && !later.at("checkpoint").is_null();
   }));
   expect_parts(ask(run.dir()).out,
                {": running, step ", " of 100000", "rank 1 was killed by SIGKILL", " steps/s, ",
