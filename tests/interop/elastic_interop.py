@@ -254,6 +254,8 @@ class Suite:
                              "a node without the storage is left out", run.text()[-500:])
             self.checks.that(run.has_layouts((dp(4), dp(2)), (dp(2), dp(1))),
                              "a node that cannot start: dp 1 without it", str(run.layouts()))
+            run.has_steps(run.steps() + 3)
+            time.sleep(1.1)  # the status is written once a second
             self.checks.equal(run.status()["restarts"], 1, "a node that cannot start costs no restart")
             run.has_steps(run.steps() + 4)
             self.stops_well(run, "a node that cannot start", kind)
