@@ -53,6 +53,28 @@ def collect(results, junit):
     return verdicts
 
 
+def without_passed(output):
+    """What a program printed, without the tests that passed."""
+    kept, test = [], []
+    for line in output.splitlines():
+        if line.startswith("[ RUN      ]"):
+            kept, test = kept + test, [line]
+        elif line.startswith("[       OK ]"):
+            test = []
+        elif test:
+            test.append(line)
+        elif not line.startswith(("[-----", "[=====", "Running main()")):
+            kept.append(line)
+    return "\n".join(kept + test).strip()
+
+
+def print_failures(junit):
+    for case in ET.parse(junit).getroot().iter("testcase"):
+        if case.get("status") != "run":
+            output = without_passed(case.findtext("system-out") or "")
+            print(f"--- {case.get('name')} failed; it printed, passed tests left out:\n{output}", flush=True)
+
+
 def judge(verdicts, may_skip, has_shared):
     """(passed, failed, skipped) names; a skip that is not allowed has failed."""
     passed = [name for name, verdict in verdicts if verdict == "passed"]
@@ -75,11 +97,12 @@ def main():
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir()
     junit = results / "ctest.xml"
-    command = ["ctest", "--test-dir", args.build, "-j", str(args.j), "--output-on-failure"]
-    command += ["--no-tests=error", "--output-junit", junit] + (["-R", args.R] if args.R else [])
+    command = ["ctest", "--test-dir", args.build, "-j", str(args.j)]
+    command += ["--test-output-size-failed", str(16 << 20), "--no-tests=error", "--output-junit", junit] + (["-R", args.R] if args.R else [])
     code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
     if not junit.exists():
         sys.exit("ctest left no report")
+    print_failures(junit)
     may_skip = read_names(ROOT / "tests/needs_shared.txt")
     has_shared = any((folder / "shared/data").exists() for folder in (ROOT.parent, ROOT))
     verdicts = collect(results, junit)

@@ -80,6 +80,13 @@ class RunTests(unittest.TestCase):
         self.assertEqual(run_tests.judge(verdicts, {"A.b"}, True), (["A.a"], ["A.c", "A.b"], []))
         self.assertEqual(run_tests.judge(verdicts, set(), False), (["A.a"], ["A.c", "A.b"], []))
 
+    def test_output_of_a_failed_program(self):
+        printed = ["Running main() from gtest_main.cc", "[==========] Running 3 tests.", "[ RUN      ] S.good",
+                   "chatter", "[       OK ] S.good (1 ms)", "[ RUN      ] S.bad", "x.cpp:7: Failure",
+                   "[  FAILED  ] S.bad (1 ms)", "[----------] 2 tests from S", "[ RUN      ] S.crash", "last words"]
+        self.assertEqual(run_tests.without_passed("\n".join(printed)), "\n".join(printed[5:]))
+        self.assertEqual(run_tests.without_passed("no gtest\nat all"), "no gtest\nat all")
+
     def test_reports(self):
         cases = [
             {"name": "ok", "result": "COMPLETED"},
