@@ -65,9 +65,10 @@ Engine::Engine(const RunConfig& config, const Model& model, Ranks* ranks, const 
   if (config.scales_loss()) set_loss_scale({.scale = static_cast<float>(config.train.loss_scale)});
 }
 
-int64_t Engine::start_passes(const Batch& batch) {
+int64_t Engine::start_passes(const Batch& batch, const std::function<void()>& before_meeting) {
   started_.begun = StepsInFlight::Clock::now();
   train_->run(batch);
+  if (before_meeting) before_meeting();
   started_.sums = {{}, batch.target_tokens, batch.tokens, batch.positions};
   // The update divides by the targets of all ranks, so several ranks wait for each other here.
   if (ranks_->size() > 1) started_.sums = sum_over_ranks(*ranks_, train_->losses(), batch);

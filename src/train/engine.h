@@ -1,6 +1,7 @@
 // train/engine.h: model, plans, memory and kernels of one rank, ready to run steps.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,8 +56,9 @@ class Engine {
   //
   // All passes of a batch, of which this rank has its share; returns the target tokens of all
   // ranks. Leaves the gradients for start_update(). Passes without an update do not count as a
-  // step.
-  int64_t start_passes(const Batch& batch);
+  // step. before_meeting runs when this rank's passes are queued, before it waits for the others:
+  // it is done on every rank when this returns on any.
+  int64_t start_passes(const Batch& batch, const std::function<void()>& before_meeting = {});
   // Norm, clipping and the update with the gradients of the last start_passes; a no-op where there
   // were no targets. Separate, because its rate may depend on how the previous step ended.
   void start_update(double lr, int64_t update_number);

@@ -37,7 +37,9 @@ void StepRunner::run(Batch& batch) {
   run_.ranks.note_phase(Phase::kPasses, line.step);
   if (checks) compare_batches(run_.ranks, batch, line.step);
   if (run_.fault) fault_before_passes(*run_.fault, line.step, run_.config, run_.ranks, &batch);
-  line.target_tokens = run_.engine.start_passes(batch);
+  // The update overwrites what is being copied. All copies are complete before any rank updates, so
+  // that no rank gets two steps ahead of another's copy: without shards, updates do not meet.
+  line.target_tokens = run_.engine.start_passes(batch, [this] { run_.saver.wait_for_copy(); });
   if (state_->scaling.is_on())
     end_pending();  // this rate depends on whether the last step was skipped
   line.lr = learning_rate(run_.config.train.schedule, state_->updates, run_.total_steps);
@@ -53,7 +55,6 @@ void StepRunner::update(const StepMetrics& line) {
   if (has_targets && run_.fault)
     fault_before_update(*run_.fault, line.step, run_.engine, run_.ranks);
   if (has_targets && run_.hashes) run_.hashes->take_gradients();
-  run_.saver.wait_for_copy();
   run_.engine.start_update(line.lr, state_->updates + 1);
   if (has_targets && run_.fault)
     fault_after_update(*run_.fault, line.step, run_.engine, run_.ranks);
