@@ -372,24 +372,31 @@ class Suite:
         return status["state"], [(rank["rank"], (rank["pid"] or 0) > 0) for rank in status["ranks"]]
 
     def crowd(self):
-        """Many agents at once, of which the run needs one."""
-        with self.cluster("crowd", "mesh", "--set", "train.steps=100000") as run:
-            run.wait((run.dir / "secret").exists)
+        """Many agents at once, as spares. The run's ranks are stopped meanwhile: they would train on all cores."""
+        words = ["--set", "train.steps=100000", "--set", "launch.hang_timeout_s=600"]
+        with self.cluster("crowd", "mesh", *words) as run:
+            run.join(1)
+            run.has_steps(1)
+            ranks = run.ranks_of(0) + run.ranks_of(1)
+            for rank in ranks:
+                os.kill(rank, signal.SIGSTOP)
             begin = time.monotonic()
             crowd = [self.network.start(1 + i % 2, self.folder / "crowd-agents.log", self.weft.path,
                                         "agent", "--join", "10.213.0.1:4711", "--secret-file",
                                         run.dir / "secret") for i in range(CROWD)]
             try:
-                run.wait(lambda: run.text().count("joined as a spare") >= CROWD - 1, 60)
+                run.wait(lambda: run.text().count("joined as a spare") >= CROWD, 60)
                 seconds = time.monotonic() - begin
+                for rank in ranks:
+                    os.kill(rank, signal.SIGCONT)
                 self.checks.that(seconds < CROWD_S, f"{CROWD} agents have joined",
                                  f"{seconds:.2f} s, wanted {CROWD_S}")
-                run.has_steps(1)
+                run.has_steps(run.steps() + 1)
                 wanted = ("running", [(r, True) for r in range(4)])
                 run.wait(lambda: self.ranks_by_status(run) == wanted, 10)  # agents report every second
                 self.checks.equal(self.ranks_by_status(run), wanted, "weft status knows the ranks of both nodes")
                 run.train.send_signal(signal.SIGTERM)
-                self.checks.equal(run.end(), (143, {}), "a run with many spares ends")
+                self.checks.equal(run.end(), (143, {1: 143}), "a run with many spares ends")
                 codes = {agent.wait(20) for agent in crowd}
                 self.checks.equal(codes, {143}, "so do they")
             finally:
