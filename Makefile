@@ -19,7 +19,7 @@ test: tests                    ## every test that needs neither GPU nor outside 
 quickstart: build              ## a small model, trained here, answers in SQL
 	@examples/quickstart/run.sh
 
-ifdef CUDA
+ifeq ($(CUDA),1)
 wheel:                         ## the same with CUDA: build-cuda/wheel/weft_ray-*+cuda*.whl
 	@tools/setup.sh cuda >/dev/null
 	@mkdir -p build-cuda && cmake --preset cuda $(WEFT_CMAKE_ARGS) >build-cuda/configure.log 2>&1 || { cat build-cuda/configure.log; exit 1; }

@@ -45,7 +45,7 @@ find_path(WEFT_NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
   PATHS ${weft_nccl_folders} PATH_SUFFIXES include)
 
 # The runtime is linked statically and the other libraries are loaded when they are needed: the program
-# also starts where there is no CUDA. They are looked for in this CUDA's folder first.
+# also starts where there is no CUDA. They are looked for in this CUDA's folder too.
 add_library(weft_gpu INTERFACE)
 target_link_libraries(weft_gpu INTERFACE CUDA::cudart_static)
 target_link_options(weft_gpu INTERFACE "LINKER:-rpath,${CUDAToolkit_LIBRARY_DIR}")

@@ -35,8 +35,8 @@ def call(*words):
 
 def cuda_of(program):
     """The major version of CUDA that the program was built with; None: none."""
-    found = re.search(r"^cuda +.*built with (\d+)\.", call(program, "doctor"), re.M)
-    return found and found.group(1)
+    cuda = json.loads(call(program, "doctor", "--json"))["cuda"]
+    return cuda and cuda["runtime"].split(".")[0]
 
 
 def version(cuda):

@@ -21,9 +21,8 @@ namespace {
 // the agent to say.
 void wait_for_secret(const std::filesystem::path& file, int64_t seconds) {
   const auto is_there = [&] {
-    std::error_code none;
-    const auto bytes = std::filesystem::file_size(file, none);
-    return std::filesystem::exists(file, none) && (none || bytes > 0);
+    std::error_code none;  // an empty file may be one that is being written
+    return std::filesystem::exists(file, none) && std::filesystem::file_size(file, none) != 0;
   };
   if (is_there()) return;
   log_info("waiting up to {} s for the secret file {}, which the run's first start writes", seconds,

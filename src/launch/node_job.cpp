@@ -199,7 +199,7 @@ void NodeSupervisor::recover(const NodeEnds::Cause& cause) {
     warn_of_restart(words, step ? fmt::format("step {}", *step) : o_.job.saved_words());
   if (!fault.empty()) {
     report("recovery_failed", -1, fault);
-    reported_layout_ = opened_layout_;  // it is told again, with what the state then comes from
+    reported_layout_ = opened_layout_;  // reported again, with the source of the next attempt
   } else if (cause.rank >= 0 && !is_death_reported_) {
     report_death(cause.rank, died);
   }

@@ -50,7 +50,7 @@ void NodeSupervisor::begin_parking(const std::string& reason, bool is_hang) {
   phase_ = Phase::kParking;
   is_fresh_.assign(nodes_.size(), false);
   has_warned_ = is_death_reported_ = false;
-  num_told_ = 0;
+  num_warned_ = 0;
   gather_until_ = Clock::now() + std::chrono::milliseconds(o_.join_ms);
   parked_reason_ = reason;
   is_hang_ = is_hang;
@@ -113,15 +113,15 @@ std::string NodeSupervisor::memory_fault() const {
   return "";
 }
 
-void NodeSupervisor::tell_losses() {
+void NodeSupervisor::warn_of_losses() {
   const size_t count = ends_.lost_nodes().size();
-  for (size_t i = std::exchange(num_told_, count); i < count; ++i)
+  for (size_t i = std::exchange(num_warned_, count); i < count; ++i)
     log_warning("{}", ends_.lost_nodes()[i].words);
 }
 
 // Whether every place has an agent again.
 bool NodeSupervisor::fill_lost_places() {
-  if (!is_complete() && has_spare()) tell_losses();  // before who takes their place
+  if (!is_complete() && has_spare()) warn_of_losses();  // before who takes their place
   const std::vector<JoinedAgent*> before = nodes_;
   place(layout_.num_nodes);
   for (size_t n = 0; n < nodes_.size(); ++n) is_fresh_[n] = is_fresh_[n] || nodes_[n] != before[n];

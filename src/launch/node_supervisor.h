@@ -98,7 +98,7 @@ class NodeSupervisor {
   bool are_all_quiet() const;
   std::string memory_fault() const;
   bool fill_lost_places();
-  void tell_losses();
+  void warn_of_losses();
   void advance_parking();
   void report_parked_death(const std::optional<NodeEnds::Cause>& cause);
   void resume(int64_t step, const std::optional<NodeEnds::Cause>& cause);
@@ -156,7 +156,7 @@ class NodeSupervisor {
   bool has_warned_ = false;                   // that another node is waited for
   bool is_hang_ = false;                      // ranks have parked, and nobody has died so far
   std::string parked_reason_, memory_fault_;  // memory_fault_: why it goes on from storage
-  size_t num_told_ = 0;                       // losses, on the terminal, while all are parked
+  size_t num_warned_ = 0;                     // losses, on the terminal, while all are parked
   bool is_death_reported_ = false;            // of a rank, while all are parked
   bool is_counted_ = false;                   // this generation's end, as a restart
   bool is_free_ = false;                      // it is none: a node could not start

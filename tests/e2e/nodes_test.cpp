@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <thread>
 
 #include "tests/e2e/node_run.h"
 
@@ -122,6 +125,18 @@ TEST(Nodes, AnAgentNeedsTheSecretAndARun) {
   EXPECT_EQ(ended.exit_code, 75);
   expect_parts(ended.err, {"the supervisor at 127.0.0.1:1 cannot be reached within 1 s"});
   EXPECT_EQ(ended.err.find("0123456789abcdef"), std::string::npos);
+}
+
+TEST(Nodes, AnAgentWaitsForASecretThatComesLater) {
+  const TinyRun run;
+  Program agent({"agent", "--join", "127.0.0.1:1", "--secret-file", run / "secret", "--wait", "2"});
+  run.write("draft", "0123456789abcdef\n");
+  ::chmod((run / "draft").c_str(), 0600);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it has looked by then, and waits
+  std::filesystem::rename(run / "draft", run / "secret");
+  const Ended ended = agent.wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;  // it has read the secret, and finds no run
+  expect_parts(ended.err, {"the supervisor at 127.0.0.1:1 cannot be reached within 2 s"});
 }
 
 }  // namespace

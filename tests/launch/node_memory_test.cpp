@@ -25,9 +25,9 @@ TEST_F(NodeMemory, ALostNodesPlaceIsTakenAndAllGoOnFromMemory) {
   ASSERT_TRUE(train_->says("event continued -1 7")) << train_->text();
   ASSERT_TRUE(all_train(4, 2)) << train_->text();
   const std::string text = train_->text();
-  const size_t lost = text.find("event node_lost"), told = text.find("warning: node 1, ");
+  const size_t lost = text.find("event node_lost"), warned = text.find("warning: node 1, ");
   const size_t replaced = text.find("node 1 is ", lost);
-  EXPECT_LT(told, replaced) << text;
+  EXPECT_LT(warned, replaced) << text;
   for (int r = 0; r < 4; ++r)
     EXPECT_EQ(train_->count(fmt::format("rank {} replaces another", r)), r < 2 ? 0 : 1);
   train_->send(SIGTERM);
