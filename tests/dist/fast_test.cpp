@@ -50,7 +50,7 @@ Distance distance(const MeshResult& a, const MeshResult& b) {
 }
 
 TEST(Fast, Fp32StaysWithinTolerance) {
-  const MeshRun run = make_run("fp32", 100);
+  const MeshRun run = make_run("fp32", 40);
   const MeshResult one = train_at(run, {1, 1, "none", 2});
   for (const Place& place :
        {Place{2, 1, "none", 2}, Place{2, 1, "zero1", 2}, Place{2, 1, "zero2", 2},

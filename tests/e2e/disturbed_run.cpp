@@ -66,7 +66,7 @@ void expect_same_run(const TinyRun& run, const std::string& a, const std::string
 std::vector<std::string> sets_of(const TinyRun& run, const std::string& name,
                                  const std::vector<std::string>& more) {
   std::vector<std::string> sets = {"name=" + name,
-                                   "train.steps=400",
+                                   "train.steps=200",
                                    "checkpoint.every=30",
                                    "checkpoint.keep=30",
                                    "train.eval_every=70",

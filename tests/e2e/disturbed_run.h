@@ -19,7 +19,7 @@ std::vector<int64_t> generations_of(const TinyRun& run, const std::string& name)
 // Checkpoints, the best, final/ and metrics are those of a run that nothing disturbed.
 void expect_same_run(const TinyRun& run, const std::string& a, const std::string& b);
 
-// 400 steps with checkpoints and evaluations, and any number of restarts.
+// 200 steps with checkpoints and evaluations, and any number of restarts.
 std::vector<std::string> sets_of(const TinyRun& run, const std::string& name,
                                  const std::vector<std::string>& more);
 

@@ -28,7 +28,7 @@ void expect_good_end(NodeRun& nodes, const TinyRun& run, const std::string& name
   EXPECT_EQ(agent.exit_code, 0) << agent.err;
   EXPECT_GE(num_events(run, name, "recovered"), 1u) << train.err;
   EXPECT_EQ(num_events(run, name, "started"), 1u) << train.err;  // storage was not read
-  expect_parts(train.err, {"was killed by SIGKILL; continuing from step "});
+  expect_parts(train.err, {"was killed by SIGKILL", "; continuing from step "});
   expect_same_run(run, "calm", name);
   EXPECT_FALSE(is_any_left(run));
 }

@@ -78,7 +78,7 @@ TEST(Survive, ADeathBetweenTwoEvaluations) {
     return parse_json(text, "state.json").at("generation").as_int();
   };
   EXPECT_EQ(generation_of(30), 0);
-  EXPECT_EQ(generation_of(390), 1);
+  EXPECT_EQ(generation_of(180), 1);
 }
 
 TEST(Survive, SeveralAtOnceAndDuringRecovery) {

@@ -77,7 +77,10 @@ TEST_F(ElasticJob, GrowsWithoutCostToItsBudget) {
 // The budget is one restart, which a node that is lost later costs.
 TEST_F(ElasticJob, LeavesOutANodeThatCannotStartWithoutCostToItsBudget) {
   for (const char* snapshots : {"", "1"}) {
-    train({"train"}, {{"ELASTIC", "21"}, {"JOIN_MS", "1000"}, {"SNAPSHOTS", snapshots}});
+    train({"train"}, {{"ELASTIC", "21"},
+                      {"JOIN_MS", "1000"},
+                      {"GRACE_MS", "1000"},  // of ranks that wait for those that cannot start
+                      {"SNAPSHOTS", snapshots}});
     ASSERT_TRUE(all_train(2)) << train_->text();
     const auto unfit = join_unfit(fmt::format("unfit{}", snapshots));
     ASSERT_TRUE(all_train(2, 2)) << train_->text();

@@ -137,7 +137,7 @@ TEST_F(NodeJob, TwoNodesThatAreLostInTheSameMomentAreReplaced) {
 }
 
 TEST_F(NodeJob, ASpareThatCannotStartIsReplacedByAnother) {
-  train({"train"});
+  train({"train"}, {{"GRACE_MS", "1000"}});  // of ranks that wait for those that cannot start
   const auto first = join("first");
   ASSERT_TRUE(all_train(4));
   const auto unfit = join_unfit("unfit");
