@@ -19,14 +19,13 @@
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/ops.h"
 #include "kernel/gpu/cuda_options.h"
+#include "kernel/gpu/kept_choices.h"
 
 namespace weft {
 namespace cuda {
 namespace {
 
 constexpr int64_t kWorkspaceAlignment = 256;
-// Choices are written after this many known products in a row: not after each of twenty new ones.
-constexpr int kQuietCalls = 16;
 
 std::atomic<GemmChoice> choice_now{GemmChoice::kFast};
 std::atomic<bool> tf32_now{false};
@@ -34,39 +33,6 @@ std::atomic<bool> tf32_now{false};
 struct Known {
   LtPrepared prepared;
   std::optional<LtAlgorithm> algorithm;  // none: the built-in kernel
-};
-
-// Choices of earlier runs on this device and new ones, which are written when no new ones appear.
-class KeptChoices {
- public:
-  KeptChoices(std::string measured_on, std::filesystem::path path)
-      : measured_on_(std::move(measured_on)), path_(std::move(path)) {}
-
-  const LtAlgorithm* find(const LtProblem& problem) {
-    if (!is_loaded_) choices_ = load_gemm_choices(path_, measured_on_);
-    is_loaded_ = true;
-    const auto found = choices_.find(problem);
-    return found == choices_.end() ? nullptr : &found->second;
-  }
-  void keep(const LtProblem& problem, const LtAlgorithm& algorithm) {
-    choices_[problem] = algorithm;
-    ++num_unsaved_;
-    quiet_calls_ = 0;
-  }
-  void note_known_call() {
-    if (num_unsaved_ == 0 || ++quiet_calls_ < kQuietCalls) return;
-    log_info("{} matrix products were measured; their algorithms are stored in {}", num_unsaved_,
-             path_.string());
-    save_gemm_choices(path_, measured_on_, choices_);
-    num_unsaved_ = 0;
-  }
-
- private:
-  std::string measured_on_;
-  std::filesystem::path path_;
-  GemmChoices choices_;
-  bool is_loaded_ = false;
-  int num_unsaved_ = 0, quiet_calls_ = 0;
 };
 
 // What is known of products on one device.
@@ -153,17 +119,16 @@ class Products {
   }
 
   LtAlgorithm choose_fast(const GemmTrial& trial) {
-    const LtProblem& problem = trial.call.problem;
-    if (const LtAlgorithm* kept = kept_fast_->find(problem)) {
-      LtAlgorithm algorithm = *kept;
-      if (accepts(trial.lt, trial.call, trial.prepared, &algorithm)) return algorithm;
-    }
-    bool was_measured = false;
-    const LtAlgorithm algorithm = rank_by_time(
-        trial, find_candidates(trial.lt, trial.call, trial.prepared, true, kMostCandidates),
-        &was_measured)[0];
-    if (was_measured) kept_fast_->keep(problem, algorithm);
-    return algorithm;
+    const auto accepts_kept = [&](LtAlgorithm* kept) {
+      return accepts(trial.lt, trial.call, trial.prepared, kept);
+    };
+    return kept_fast_->choose(trial.call.problem, accepts_kept, [&] {
+      bool was_measured = false;
+      const LtAlgorithm best = rank_by_time(
+          trial, find_candidates(trial.lt, trial.call, trial.prepared, true, kMostCandidates),
+          &was_measured)[0];
+      return KeptChoices::Measured{best, was_measured};
+    });
   }
 
   Lt lt_;
