@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import statistics
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -142,9 +143,12 @@ class Follower(threading.Thread):
     def __init__(self, kind, folder, fit, kill_at, target):
         super().__init__(daemon=True)
         self.kind, self.folder, self.fit, self.kill_at, self.target, self.begin = kind, folder, fit, kill_at, target, time.monotonic()
+        self.is_over = False
 
     def wait(self, holds):
         while not holds():
+            if self.is_over:
+                sys.exit()  # this thread alone
             if time.monotonic() > self.begin + LIMIT_S:
                 raise TimeoutError(f"{self.folder}: nothing new")
             time.sleep(LOOK_S)
@@ -180,5 +184,6 @@ def fit(kind, name, work, kill_at=0, target="rank", max_failures=0, keep=None):
     except ray.train.TrainingFailedError as error:
         done.error = error
     follower.join(10)
+    follower.is_over = True
     done.lines = read_lines(folder)
     return done
