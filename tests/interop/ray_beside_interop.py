@@ -4,8 +4,9 @@
     ray_beside_interop.py --weft build/weft [--only turns] [--turns 3] [--steps 9] [--attention sdpa|eager] [--out benchmarks/results/FILE.md]
 
 turns: model S, from fit() to the first step, in a new cluster and again, and the step's time, both trainers in turns; PyTorch's speed is that of its
-faster attention. recovery: kill -9 of a rank of either. fields: the fields of both Results mean the same, and so do errors (a tiny model). One commit in
-three runs the last; FULL=1 runs all and, since this program runs alone, holds times to what is promised. --out writes the tables.
+faster attention. fields: the fields of both Results mean the same, and so do errors (a tiny model).
+recovery: kill -9 of a rank, of an actor, of a node's raylet, max_failures=-1 (ray_beside_recovery.py). One commit in three runs fields;
+FULL=1 runs all and, since this program runs alone, holds times to what is promised. --out writes the tables.
 """
 
 import json
@@ -17,10 +18,12 @@ from importlib import metadata
 from pathlib import Path
 
 import ray_beside as beside
-from common import Weft, events_of, run_program
+from common import Weft, run_program
+from ray_beside import KINDS, make_work
+from ray_beside_page import Page, hold
+from ray_beside_recovery import check_recovery
 from ray_case import FIRST_STEP_S, Case, install_wheel
 from ray_cluster import RayCluster, enter
-from ray_recovery import RANK_S
 from sampling import ROOT, is_full
 
 import bench  # in benchmarks/, which torch_on_ray has put on the path
@@ -28,44 +31,6 @@ import report
 import workload
 
 SPEED = 1.2  # of TorchTrainer's
-KINDS = ("TorchTrainer", "WeftTrainer")
-RECOVERY_STEPS, KILL_AT, EVERY = 12, 4, 3
-
-
-class Page:
-    """What was measured, as rows of tables."""
-
-    def __init__(self):
-        self.fields, self.starts, self.steps, self.recoveries, self.bars = [], [], [], [], []
-
-    def add_step(self, who, seconds):
-        self.steps.append([who, f"{1000 * seconds:.0f}", f"{workload.MODEL_S.tokens() / seconds:.0f}"])
-
-    def add_bar(self, what, got, bar, good):
-        self.bars.append([what, got, bar, "pass" if good else "**short**"])
-
-    def text(self, facts):
-        lines = ["# WeftTrainer beside TorchTrainer", "", workload.MODEL_S.text() + ".",
-                 "fp32, AdamW, TP 2 x DP 2 on four workers of one thread, one node, Ray's cluster running. TorchTrainer: Ray Train V2, FSDP2 and "
-                 "DTensor, gloo. WeftTrainer: zero3. Fields of Result: a tiny model.", ""]
-        lines += [f"- {key}: {value}" for key, value in facts.items()] + [""]
-        for title, head, rows in (
-                ("Bars", ["what", "got", "bar", "mark"], self.bars),
-                ("From fit() to the first step", ["trainer", "first fit(), s", "again, s (median)", "again, less a step, s"], self.starts),
-                ("Step", ["trainer", "ms, median", "tok/s"], self.steps),
-                ("kill -9 of a rank", ["trainer", "to the next completed step, s", "less a step, s", "steps repeated"], self.recoveries),
-                ("Fields of Result", ["field", *KINDS], self.fields)):
-            lines += [f"## {title}", "", *report.table(head, rows)] if rows else []
-        return "\n".join(lines).rstrip() + "\n"
-
-
-def make_work(case, size, steps, every, attention):
-    name = "tiny" if size is workload.MODEL_TINY else "s"
-    model, rows = case.folder / f"model-{name}", case.folder / f"rows-{name}-{steps}.txt"
-    if not model.exists():
-        bench.write_model(size, model)
-    workload.write_rows(size, rows, steps)
-    return beside.Work(case, size, model, rows, steps, every, attention)
 
 
 def step_of(checkpoint):
@@ -141,33 +106,7 @@ def check_turns(case, page, args):
     hold(case, page, "WeftTrainer: from fit() to the first step, less the step, the program there", start_s, FIRST_STEP_S, " s")
 
 
-def check_recovery(case, page, args):
-    """kill -9 of a rank after the fourth step; a checkpoint every third."""
-    work = make_work(case, workload.MODEL_S, RECOVERY_STEPS, EVERY, args.attention)
-    for kind in KINDS:
-        one = beside.fit(kind, f"{kind}-killed", work, kill_at=KILL_AT, max_failures=1)
-        if not case.checks.that(one.error is None and one.again_s is not None, f"{kind}: a killed rank, and it goes on", str(one.error or "")):
-            continue
-        took_s = one.again_s - one.step_s()
-        lost = [event["lost_steps"] for event in events_of(case.storage / f"{kind}-killed", "recovered")]  # weft removes the lines of lost steps
-        repeated = sum(lost) if kind == "WeftTrainer" else len(one.lines) - RECOVERY_STEPS
-        page.recoveries.append([kind, f"{one.again_s:.2f}", f"{took_s:.2f}", repeated])
-        case.checks.equal(len(one.losses()), RECOVERY_STEPS, f"{kind}: a killed rank: every step")
-        if kind == "WeftTrainer":
-            hold(case, page, "WeftTrainer: kill -9 of a rank to the next step, less a step", took_s, RANK_S, " s")
-        else:
-            print(f"{kind}: kill -9 of a rank: {took_s:.2f} s to the next step, less a step")
-
-
-def hold(case, page, what, got, bar, unit, least=False):
-    """A bar; on a machine that others use a time may be ten times as long, and a speed a tenth."""
-    page.add_bar(what, f"{got:.2f}{unit}", f"{'>=' if least else '<='} {bar:g}{unit}", got >= bar if least else got <= bar)
-    loose = bar / case.slack if least else bar * case.slack
-    case.checks.that(got >= loose if least else got <= loose,
-                     f"{what}: {got:.2f}{unit} (promised {bar:g}{unit}, {'at least' if least else 'at most'} {loose:g}{unit} here)")
-
-
-CHECKS = {"turns": check_turns, "recovery": check_recovery, "fields": check_fields}  # a new cluster's first fit() is timed
+CHECKS = {"turns": check_turns, "fields": check_fields, "recovery": check_recovery}  # a new cluster's first fit() is timed; the last one adds nodes
 
 
 def choose(args, checks):
@@ -197,7 +136,7 @@ def body(args, checks, folder):
 
 
 def add_arguments(parser):
-    parser.add_argument("--only", help="some of turns,recovery,fields")
+    parser.add_argument("--only", help="some of turns,fields,recovery")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa", help="of TorchTrainer's model")

@@ -35,14 +35,29 @@ def dead_nodes():
     return {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
 
 
+class NodeWatch(threading.Thread):
+    """Make it right before the kill of a raylet. reported: when Ray has said that a node is dead."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.dead, self.end, self.reported = dead_nodes(), time.monotonic() + LIMIT_S, None
+        self.start()
+
+    def run(self):
+        while self.reported is None and time.monotonic() < self.end:
+            if dead_nodes() - self.dead:
+                self.reported = time.monotonic()
+            time.sleep(NODES_S)
+
+
 class Recovery(threading.Thread):
     """Make it right before the kill. event: that of the run by which it goes on; of_node: Ray will report a node dead."""
 
     def __init__(self, run_dir, event="recovered", of_node=False):
         super().__init__(daemon=True)
         self.run_dir, self.event, self.num_events = run_dir, event, len(events_of(run_dir, event))
-        self.of_node, self.dead = of_node, dead_nodes() if of_node else set()
-        self.before, self.after, self.reported, self.stepped = read_status(run_dir), None, None, None
+        self.nodes = NodeWatch() if of_node else None
+        self.before, self.after, self.stepped = read_status(run_dir), None, None
         self.killed = time.monotonic()
         self.start()
 
@@ -53,15 +68,7 @@ class Recovery(threading.Thread):
             time.sleep(LOOK_S)
         return None
 
-    def watch_nodes(self):
-        while self.reported is None and self.is_alive():
-            if dead_nodes() - self.dead:
-                self.reported = time.monotonic()
-            time.sleep(NODES_S)
-
     def run(self):
-        if self.of_node:
-            threading.Thread(target=self.watch_nodes, daemon=True).start()
         if self.wait(lambda: len(events_of(self.run_dir, self.event)) > self.num_events) is None:
             return
         steps = num_steps(self.run_dir)
@@ -93,11 +100,11 @@ def check_recovery(case, recovery, what, most_s):
     recovery.join(LIMIT_S)
     if not case.checks.that(recovery.stepped is not None, f"{what}: a new step was seen"):
         return
-    if recovery.of_node and not case.checks.that(recovery.reported is not None, f"{what}: Ray has reported the node"):
+    if recovery.nodes and not case.checks.that(recovery.nodes.reported is not None, f"{what}: Ray has reported the node"):
         return
-    took_s, whole_s = recovery.seconds(recovery.reported), recovery.seconds()
+    took_s, whole_s = recovery.seconds(recovery.nodes and recovery.nodes.reported), recovery.seconds()
     limit_s = most_s * case.slack
-    case.checks.that(took_s < limit_s, f"{what}: {took_s:.2f} s to a new step{' since Ray has reported the node' if recovery.of_node else ''}, less a step "
+    case.checks.that(took_s < limit_s, f"{what}: {took_s:.2f} s to a new step{' since Ray has reported the node' if recovery.nodes else ''}, less a step "
                      f"({whole_s:.2f} s since the kill; promised {most_s:g} s, at most {limit_s:g} here)")
 
 
