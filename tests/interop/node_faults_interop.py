@@ -341,7 +341,8 @@ class Suite:
             wire.wait()
             self.remove_wire(1)
         counts = json.loads(count.read_text())
-        self.checks.that(counts["resets"] > 0 and counts["lost"] > 0 and starts > 1,
+        # A reset ends a connection of Gloo's, and a generation with it, or one of an agent, which connects again.
+        self.checks.that(counts["resets"] > 0 and counts["lost"] > 0,
                          "a slow, lossy network: there were faults", f"{counts}, {starts - 1} restarts, {seconds:.0f} s")
 
     def insert_wire(self, host):
