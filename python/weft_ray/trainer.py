@@ -31,6 +31,8 @@ class WeftTrainer:
     """
 
     def __init__(self, run, *, train_loop_config=None, scaling_config=None, run_config=None, datasets=None):
+        if callable(run):
+            raise ValueError("WeftTrainer takes a run file, or a dict with its keys, in place of a training function")
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
         self.train_loop_config = train_loop_config

@@ -137,7 +137,7 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   nodes.lock_fd = lock.fd();
   nodes.join_ms = 1000 * c.launch.join_timeout_s;
   nodes.min_nodes = static_cast<int>(c.launch.min_nodes);
-  if (!nodes.job.has_snapshots)
+  if (!nodes.job.has_snapshots && c.launch.max_restarts != 0)
     log_info("several nodes: where a rank dies, all continue from the newest checkpoint");
   add_layouts(file, run.is_forced, &nodes);
   if (c.launch.elastic) report_elastic(c);

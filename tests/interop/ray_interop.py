@@ -138,6 +138,7 @@ def check_refusals(case):
     def checkpoints(**fields):
         return config(checkpoint_config=CheckpointConfig(**fields))
 
+    refused(case, "a training function", "in place of a training function", lambda: WeftTrainer(refused, scaling_config=ScalingConfig(num_workers=4)))
     refused(case, "workers", "num_workers=3), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=3))
     refused(case, "elastic workers", "num_workers=(2, 8)), but parallel.dp=2 x parallel.tp=2 needs 4", scaling(num_workers=(2, 8)))
     refused(case, "elastic on one node", "ScalingConfig(placement_strategy)='STRICT_PACK'", scaling(num_workers=(2, 4), placement_strategy="STRICT_PACK"))
