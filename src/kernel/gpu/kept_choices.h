@@ -28,6 +28,7 @@ class KeptChoices {
   LtAlgorithm choose(const LtProblem& problem, const std::function<bool(LtAlgorithm*)>& accepts,
                      const std::function<Measured()>& measure);
 
+  // Exact mode's, which needs no lock: all algorithms that it may choose have the same bits.
   const LtAlgorithm* find(const LtProblem& problem);
   void keep(const LtProblem& problem, const LtAlgorithm& algorithm);
   // Reports what was measured once no new products appear.
