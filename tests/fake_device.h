@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -133,9 +134,11 @@ class FakeDevice : public Device {
   // As on a GPU: queued work can no longer use it, and what a dead rank leaves stays until nobody
   // has it mapped.
   void free(std::byte* memory, int64_t bytes) override {
+    constexpr int64_t kForEver = 60'000;  // ms: on a GPU this would never return
     for (FakeQueue& queue : queues_) {
-      while (!queue.wait_for(queue.pushed(), 1000)) {
-      }
+      if (queue.wait_for(queue.pushed(), kForEver)) continue;
+      ADD_FAILURE() << "memory is freed while queued work waits for what never comes";
+      std::abort();
     }
     taken_ -= bytes;
     const std::lock_guard lock(mappings().mutex);

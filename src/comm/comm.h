@@ -77,6 +77,9 @@ class Comm {
   // are void, and must be gone by then.
   virtual void leave() {}
   virtual void rejoin() {}
+  // After a failure, before leave(): what is queued on this rank's GPU no longer waits for other
+  // ranks. Until then whatever waits for the GPU, which freeing its memory does, may not return.
+  virtual void abort_queued() {}
 
   // Ends every current and future call, on all ranks of this group and of those split from the same
   // world. Thread-safe; does not wait.

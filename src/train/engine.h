@@ -68,6 +68,8 @@ class Engine {
     LossScale loss_scale;  // fp16: the next step's
   };
   StepResult end_step();  // of the oldest started one
+  // After a failure of other ranks, before anything of this one is freed: see Comm::abort_queued.
+  void abort_queued() { shared_.abort_queued(); }
   // After a failure of other ranks: nothing of this rank's work is in flight any more, and nothing
   // of the others is mapped. PeerError where the device itself has failed. rejoin: before the next
   // step, when the groups of ranks were rebuilt; collective.

@@ -183,6 +183,10 @@ void SharedArena::watch() {
   });
 }
 
+void SharedArena::abort_queued() {
+  for (Comm* group : ranks_->on_device_.all()) group->abort_queued();
+}
+
 void SharedArena::leave() {
   device_->set_watch(nullptr);
   for (Comm* group : ranks_->on_device_.all()) group->leave();

@@ -115,8 +115,10 @@ class SharedArena {
   SharedArena(const SharedArena&) = delete;
   SharedArena& operator=(const SharedArena&) = delete;
 
-  // After a failure of other ranks: gives up what waits for them on the device, waits for the rest,
-  // and unmaps their arenas. PeerError where the device itself has failed.
+  // After a failure of other ranks: what is queued on the device no longer waits for them.
+  void abort_queued();
+  // Then: waits for what is queued, and unmaps their arenas. PeerError where the device itself has
+  // failed.
   void leave();
   // After Ranks::rejoin, with the constructor of ranks that are replaced; collective.
   void rejoin();

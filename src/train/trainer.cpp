@@ -63,6 +63,7 @@ int Trainer::run() {
       return is_continued ? run_on() : run_to_the_end();
     } catch (const PeerError& e) {
       ranks_->world().abort(e.what());
+      engine_.abort_queued();
       if (!park()) throw;
     }
   }

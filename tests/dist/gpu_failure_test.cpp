@@ -140,6 +140,24 @@ TEST(GpuFailure, ADeadRankEndsTheOthersAndTheRunResumes) {
   }
 }
 
+// Freeing memory waits for the GPU, also that of a rank that fails while calls of NCCL are queued which
+// the others, slower, never join: it must end those first.
+TEST(GpuFailure, QueuedCallsAreAbortedBeforeMemoryIsFreed) {
+  const std::vector<std::string> sets = {"parallel.dp=2", "parallel.shard=zero1",
+                                         "train.micro_batch=2"};
+  for (const char* call : {"event", "read", "wait"}) {
+    const int64_t calls = healthy_run(GpuKind::kNccl, sets, 1).calls.of(call);
+    for (int64_t number = calls / 2; number < calls / 2 + 3; ++number) {
+      const GpuTrainer trainer;
+      const auto ends = trainer.train(GpuKind::kNccl, sets, [&](int rank, FakeDevice& device) {
+        if (rank == 0) device.copy_ms = 20;
+        if (rank == 1) device.fault = {call, number, "cudaErrorECCUncorrectable", rank};
+      });
+      for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 75) << end.message;
+    }
+  }
+}
+
 // Rank 0 has more to do at the end; the others keep their arenas until it has unmapped them.
 TEST(GpuFailure, AnArenaIsFreedWhenNobodyHasItMapped) {
   const auto freed_too_early = [] {

@@ -52,8 +52,8 @@ class NcclComm : public ArenaComm {
                           options_);
   }
 
-  // Ends what waits on the GPU for a rank that is gone.
-  void leave() override {
+  void leave() override { abort_queued(); }
+  void abort_queued() override {
     if (link_) link_->abort();
   }
   void rejoin() override {
