@@ -8,9 +8,15 @@ PYTHON is the interpreter of the pinned environment. A program prints its checks
 failed. Long matrices run in part, chosen by the commit's hash (tests/interop/sampling.py), whole with
 FULL=1 in the environment. Two programs run at a time, since each leaves a core idle while Python
 starts or one rank waits; those that promise a time run alone (slurm promises one with FULL=1 only).
+
+INTEROP_BUDGET_S (.ci/run sets it; not with FULL=1) is the time after which no more programs begin. Those of
+EVERY_TIME come first, the others in an order shuffled by the commit: what one commit leaves out, which is
+printed, others run.
 """
 
 import concurrent.futures
+import functools
+import hashlib
 import os
 import re
 import signal
@@ -25,7 +31,13 @@ IS_FULL = os.environ.get("FULL", "") not in ("", "0")
 DEADLINE_S = 3600 if IS_FULL else 1800  # of a program, beside another
 TOGETHER = 2
 ALONE = {"cluster", "kill", "node_faults", "nodes", "ray_beside", "stop", "survive", "t5"} | ({"slurm"} if IS_FULL else set())
-LONG = {"exact", "fast", "golden", "peers"}  # begin first
+EVERY_TIME = ["exact", "fast", "golden", "ray", "elastic", "faults", "models", "roundtrip", "reshard", "workloads",
+              "survive", "nodes", "kill"]  # the long ones begin first
+TOGETHER_SHARE = 0.65  # of the budget; the programs that run alone have the rest
+
+sys.path.insert(0, str(ROOT / "tests/interop"))
+
+from sampling import commit_hash  # noqa: E402
 
 
 def run(python, program, say):
@@ -57,8 +69,21 @@ def name_of(program):
     return program.name.removesuffix("_interop.py")
 
 
-def run_timed(python, program, together):
-    """The same; what a program that runs beside another prints is shown when it ends."""
+def in_turn(programs, commit):
+    """Those of EVERY_TIME, in its order, then the others, in an order of this commit's."""
+    def place(program):
+        name = name_of(program)
+        if name in EVERY_TIME:
+            return EVERY_TIME.index(name), ""
+        return len(EVERY_TIME), hashlib.sha256(f"{commit} {name}".encode()).hexdigest()
+    return sorted(programs, key=place)
+
+
+def run_timed(python, program, together, deadline=float("inf")):
+    """The same; what a program that runs beside another prints is shown when it ends. None: it was not begun,
+    since the deadline is over."""
+    if time.monotonic() >= deadline and name_of(program) not in EVERY_TIME:
+        return None
     lines = []
     say = lines.append if together else lambda line: print(line, flush=True)
     say(f"interop: {program.name}")
@@ -72,14 +97,22 @@ def run_timed(python, program, together):
 
 def main():
     python, names = sys.argv[1], sys.argv[2:]
-    programs = sorted((ROOT / "tests/interop").glob("*_interop.py"), key=lambda p: (name_of(p) not in LONG, p))
-    programs = [p for p in programs if not names or name_of(p) in names]
+    programs = in_turn((ROOT / "tests/interop").glob("*_interop.py"), commit_hash())
     unknown = set(names) - {name_of(p) for p in programs}
     if unknown:
         sys.exit(f"interop: no program is called {', '.join(sorted(unknown))}")
+    programs = [p for p in programs if not names or name_of(p) in names]
+    budget_s = float("inf") if IS_FULL or names else float(os.environ.get("INTEROP_BUDGET_S", "inf"))
+    begin = time.monotonic()
+    together, alone = ([p for p in programs if (name_of(p) in ALONE) == is_alone] for is_alone in (False, True))
     with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
-        counts = list(pool.map(lambda p: run_timed(python, p, True), [p for p in programs if name_of(p) not in ALONE]))
-    counts += [run_timed(python, p, False) for p in programs if name_of(p) in ALONE]
+        run_beside = functools.partial(run_timed, python, together=True, deadline=begin + TOGETHER_SHARE * budget_s)
+        counts = list(pool.map(run_beside, together))
+    counts += [run_timed(python, p, together=False, deadline=begin + budget_s) for p in alone]
+    left = sorted(name_of(p) for p, count in zip(together + alone, counts) if count is None)
+    if left:
+        print(f"interop: {budget_s:.0f} s are over; left to other commits: {', '.join(left)} (FULL=1 runs all)")
+    counts = [count for count in counts if count is not None]
     passed, failed, skipped = (sum(numbers) for numbers in zip(*counts))
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     sys.exit(1 if failed or not passed else 0)
