@@ -15,7 +15,6 @@ PyTorch has two turns: called as transformers' users do, and told by hand that t
 
 import argparse
 import dataclasses
-import datetime
 import json
 import os
 import signal
@@ -27,6 +26,7 @@ import time
 from pathlib import Path
 
 import gpu_workload
+from report import list_of, run_facts
 
 HERE = Path(__file__).resolve().parent
 DROPPED = 5
@@ -140,15 +140,16 @@ def compare(model, weft, torch, name):
             f"{mark(memory <= model.memory_bar)}).")
 
 
-def report(bench, weft, peers):
+def page(bench, facts, weft, peers):
     """The page, and the largest relative difference of the losses shown."""
     model = bench.model
     programs = {"weft": weft} | {PEERS[peer][0]: turns for peer, turns in peers.items()}
     rows = [
         f"# {model.name}, {model.batch} x {model.seq}, one GPU, bf16 weights and states",
         "",
-        f"`{' '.join(str(a) for a in sys.argv)}`, {datetime.date.today()}, "
-        f"{bench.args.turns} turn(s) of {bench.args.steps} steps, median without the first {DROPPED}",
+        *list_of(facts),
+        "",
+        f"{bench.args.turns} turn(s) of {bench.args.steps} steps, median without the first {DROPPED}.",
         "",
         "| program | ms per step | tokens/s | memory GiB | first step s |",
         "|---|---|---|---|---|",
@@ -188,13 +189,14 @@ def main():
     args.peers = args.peers or possible
     if unknown := set(args.peers) - set(possible):
         parser.error(f"no peer {', '.join(unknown)} of {args.model}; there are {', '.join(possible)}")
+    facts = run_facts(HERE.parent, "cuda")
     bench = Bench(args)
     weft, peers = [], {peer: [] for peer in args.peers}
     for turn in range(args.turns):
         weft.append(bench.weft(turn))
         for peer, turns in peers.items():
             turns.append(bench.torch(turn, peer))
-    text, worst = report(bench, weft, peers)
+    text, worst = page(bench, facts, weft, peers)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(text)
     print(text)

@@ -40,18 +40,27 @@ def command_line(root):
     return shlex.join(words)
 
 
-def run_facts(root):
+def gpu_name():
+    return output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).split("\n")[0]
+
+
+def run_facts(root, device="cpu"):
     """Of a measurement without a peer."""
     commit = output_of(["git", "rev-parse", "--short=12", "HEAD"], root) or "unknown"
     if output_of(["git", "status", "--porcelain", "--untracked-files=no"], root):
         commit += " with changes"
+    gpu = f"{gpu_name() or 'unknown GPU'}; " if device == "cuda" else ""
     return {
-        "hardware": f"{cpu_name()}, {platform.machine()}, {os.cpu_count()} cores, "
+        "hardware": f"{gpu}{cpu_name()}, {platform.machine()}, {os.cpu_count()} cores, "
                     f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB",
         "date": datetime.date.today().isoformat(),
         "commit": commit,
         "command": f"`{command_line(root)}`",
         "load before": f"{os.getloadavg()[0]:.1f} (programs of others; 0 is a quiet machine)"}
+
+
+def list_of(facts):
+    return [f"- {key}: {value}" for key, value in facts.items()]
 
 
 def machine_facts(root, threads="2 threads"):
@@ -142,7 +151,7 @@ def markdown(facts, turns, probes, small, growth, losses, complaints):
     lines = ["# Model S against PyTorch", "", MODEL_S.text() + ".",
              "AdamW, lr 1e-4, weight decay 0.01, clipping off. bf16: weights and AdamW's states in "
              "bf16 in both programs.", ""]
-    lines += [f"- {key}: {value}" for key, value in facts.items()] + [""]
+    lines += list_of(facts) + [""]
     lines += table(["program", "precision", "tok/s", "step ms, median (range)",
                     "GFLOP/s of products", "VmHWM GiB", "to first step s", "cores busy"],
                    speed_rows(figures))

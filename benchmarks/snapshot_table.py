@@ -11,10 +11,8 @@ a machine without a GPU, `--model tiny` for trying out the program.
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -24,6 +22,7 @@ from pathlib import Path
 import gpu_workload
 import workload
 from gpu_bench import run_until
+from report import list_of, run_facts
 
 DROPPED = 15
 TINY = gpu_workload.GpuModel("tiny", {
@@ -69,13 +68,10 @@ class Table:
                                          capture_output=True, text=True).stdout)
 
 
-def report(table, steps, chosen, size):
+def page(table, facts, steps, chosen, size):
     args = table.args
     base = statistics.fmean(steps["0"]) if "0" in steps else None
-    text = [f"# What snapshots cost: {table.model.name} on {args.device}", "",
-            f"{platform.machine()}, {os.cpu_count()} cores; {datetime.date.today()}; "
-            f"`{Path(__file__).name} --model {args.model} --device {args.device} --dp {args.dp} --shard "
-            f"{args.shard} --steps {args.steps} --turns {args.turns}`", "",
+    text = [f"# What snapshots cost: {table.model.name} on {args.device}", "", *list_of(facts), "",
             f"bf16, masters in fp32, dp {args.dp} {args.shard}, batch {table.model.batch} x "
             f"{table.model.seq}; a rank copies {size / 1e9:.2f} GB.", "",
             "| `launch.snapshot_every` | mean step | longest | more than without |", "|---|---|---|---|"]
@@ -104,6 +100,7 @@ def main():
         os.environ["WEFT_COMM"] = "cuda_ipc"
     settings = args.every.split(",")
     steps, chosen = {every: [] for every in settings}, {}
+    facts = run_facts(Path(__file__).resolve().parents[1], args.device)
     table = Table(args)
     try:
         table.run(settings[0])  # libraries choose their algorithms, and keep the choice
@@ -112,7 +109,7 @@ def main():
                 times, (chosen[every],) = table.run(every)
                 steps[every] += times
                 print(f"{every}: mean {statistics.fmean(times):.1f} ms {chosen[every]}", flush=True)
-        text = report(table, steps, chosen, table.state_bytes())
+        text = page(table, facts, steps, chosen, table.state_bytes())
     finally:
         shutil.rmtree(table.folder)
     print(text)

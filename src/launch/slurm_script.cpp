@@ -70,8 +70,10 @@ srun --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0{}
 code=$?
 # All is saved, and the job continues when it is its turn: after Slurm's warning before the time
 # limit, or where it made room for another job (which Slurm would requeue only after killing it).
+# A shell's && and || bind alike: hence the braces.
 is_preempted() {{ scontrol --oneliner show job "$SLURM_JOB_ID" | grep -q ' PreemptTime=[0-9]'; }}
-if [ "$code" -eq 138 ] && [ "$SECONDS" -gt 60 ] || [ "$code" -eq 143 ] && is_preempted; then
+if {{ [ "$code" -eq 138 ] && [ "$SECONDS" -gt 60 ]; }} ||
+  {{ [ "$code" -eq 143 ] && is_preempted; }}; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

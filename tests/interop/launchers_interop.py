@@ -5,12 +5,14 @@
 
 Exact mode, dp 2 and dp 2 x tp 2 with zero3: weights, states and metrics are those of a run whose
 ranks weft starts itself. With torchrun, a rank is killed on the way: the others end with 75, torchrun
-starts all again, they resume, and the end is the same. mpirun ends with the code of the rank that was wrong. The secret by which
+starts all again, they resume, and the end is the same. Two torchruns on two hosts (network namespaces), which
+meet at --master-addr, make one run; without the network's name they are refused. mpirun ends with the code of the rank that was wrong. The secret by which
 ranks know each other is in a file of mode 600 until all have met, and in no command line, environment or log.
 """
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import time
 
 from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
 from exposure import listens_on, shows_secret
+from nodes_interop import Network, become_root, call
 from sampling import ROOT, is_full
 
 DEADLINE_S = 240
@@ -36,8 +39,8 @@ def write_file(folder, name, parallel, steps):
         "checkpoint": {"every": 4, "keep": 100}, "launch": {"threads": 1}})
 
 
-def torchrun(ranks, *words):
-    return [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone",
+def torchrun(ranks, *words, meeting=("--standalone",)):
+    return [sys.executable, "-m", "torch.distributed.run", "--no-python", *meeting,
             "--nproc-per-node", str(ranks), *words]
 
 
@@ -74,6 +77,34 @@ def launch(checks, weft, folder, case, command):
     code = finish(start(command, weft, file, run_dir, log))
     if checks.that(code == 0, f"{name}: exit 0", "" if code == 0 else log.read_text(errors="replace")[-1500:]):
         same_run(checks, weft, run_dir, own, name)
+
+
+def start_on_hosts(network, weft, file, run_dir, *more):
+    """A torchrun of two ranks on each of two hosts; their exit codes and what they printed."""
+    logs = [run_dir.parent / f"{run_dir.name}-{host}.log" for host in range(2)]
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    meetings = [("--nnodes", "2", "--node-rank", str(host), "--master-addr", "10.213.0.1", "--master-port", "29500")
+                for host in range(2)]
+    runs = [network.start(host, logs[host], "env", "OMP_NUM_THREADS=1", *torchrun(2, meeting=meetings[host]),
+                          weft.path, "train", file, "--run-dir", run_dir, *more) for host in range(2)]
+    codes = [finish(run) for run in runs]
+    return codes, [log.read_text(errors="replace") for log in logs]
+
+
+def two_hosts(checks, weft, folder, file, own):
+    name = "torchrun on two hosts, 2 + 2 ranks"
+    with Network(2) as network:
+        run_dir = folder / "hosts/run"
+        codes, texts = start_on_hosts(network, weft, file, run_dir, "--set", "launch.interface=eth0")
+        if checks.that(codes == [0, 0], f"{name}: exit 0", "" if codes == [0, 0] else f"{codes}\n{texts}"[-2000:]):
+            same_run(checks, weft, run_dir, own, name)
+        codes, texts = start_on_hosts(network, weft, file, folder / "hosts/refused")
+        wanted = ("error: launch.interface is lo, which other machines cannot reach, but launch.nodes is 2: name the "
+                  "interface or address of the network between the nodes")
+        is_said = all(wanted in text for text in texts)
+        checks.that(is_said, f"{name}, no launch.interface: the message", "" if is_said else f"{texts}"[-2000:])
+        ends = [re.findall(r"exitcode\s*: (-?\d+)", text) for text in texts]
+        checks.equal([set(end) for end in ends], [{"2"}, {"2"}], f"{name}, no launch.interface: exit codes of ranks")
 
 
 def find_rank(file, rank):
@@ -161,10 +192,13 @@ def body(args, checks, folder):
     hidden(checks, weft, folder, two)
     launch(checks, weft, folder, ("torchrun, 2 ranks", two, own_two), torchrun(2))
     killed(checks, weft, folder, four, own_four)
+    two_hosts(checks, weft, folder, four, own_four)
     if is_full():
         launch(checks, weft, folder, ("mpirun, 4 ranks", four, own_four), mpirun(4))
         launch(checks, weft, folder, ("torchrun, 4 ranks", four, own_four), torchrun(4))
 
 
 if __name__ == "__main__":
+    become_root()
+    call("ip", "link", "set", "lo", "up")  # it is down in a network of our own
     run_program(__doc__, body, in_memory=True)

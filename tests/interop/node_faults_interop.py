@@ -4,7 +4,8 @@
     node_faults_interop.py --weft build/weft [--only NAME ...]
 
 A node that is cut off for 30 s and returns: its ranks are dead before others take their place, it
-touches no file of the run, and it is the spare that the next loss needs. Two nodes lost at once, with
+touches no file of the run, and it is the spare that the next loss needs. A node that is cut off until
+the run has ended: its agent ends by itself, with 75. Two nodes lost at once, with
 spares and without. A network on which everything is 50 ms late, frames are lost and connections
 break (slow_wire.py). Ranks that hang, also on other nodes. An agent and the supervisor that stand still. Clocks that differ by hours. No memory for copies of the state. Exact mode:
 whatever happened, the bits are those of a calm run on one machine.
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
 from kill_interop import children_of, write_model_and_rows
-from nodes_interop import Cluster, Network, become_root, call, training_of
+from nodes_interop import JOIN_WAIT_S, Cluster, Network, become_root, call, training_of
 
 CUT_S, SILENCE_S, LOST_S = 30, 10, 12
 HOURS = 3600
@@ -205,6 +206,35 @@ class Suite:
             self.stops_calm(run, "returns")
             checks.equal(len(run.events("node_lost")), 2, "returns: both losses are in events.jsonl")
         self.lift_limit(2)
+
+    def stays_cut(self):
+        """Node 1 is cut off and does not return: a spare brings the run to its end, the agent gives up."""
+        checks, what, steps = self.checks, "cut off for good", 400
+        with Nodes(self, "cut", "mesh", 2, "--set", f"train.steps={steps}") as run:
+            agent = run.join(1)
+            run.has_steps(6)
+            run.join(2)
+            checks.that(run.has_spares(1), f"{what}: there is a spare")
+            before = self.network.processes_of(1)
+            checks.equal(len(before), 3, f"{what}: node 1 has an agent and two ranks")
+            self.network.set_link(1, False)
+            cut = time.monotonic()
+            del run.agents[1]
+            try:
+                self.ends_calm(run, what, "mesh", steps)
+                checks.equal(len(run.events("node_lost")), 1, f"{what}: the loss is in events.jsonl")
+                checks.equal(len(run.events("started")), 1, f"{what}: storage was not read")
+                checks.that(agent.poll() is None, f"{what}: the agent still waits when the run has ended")
+                checks.equal(agent.wait(2 * (SILENCE_S + JOIN_WAIT_S)), 75, f"{what}: the agent's exit code")
+                text = run.agent_log(1).read_text(errors="replace")
+                checks.that(f"cannot be reached within {JOIN_WAIT_S} s" in text, f"{what}: what the agent says",
+                            f"{time.monotonic() - cut:.0f} s after the cut: {text.strip()[-300:]}")
+                checks.equal((self.network.processes_of(1), [pid for pid in before if is_alive(pid)]), ([], []),
+                             f"{what}: no process is left on the node")
+            finally:
+                self.network.set_link(1, True)
+                agent.kill()
+                agent.wait()
 
     def two_lost(self):
         """Nodes 1 and 2 of four are cut off in the same moment; hosts 4 and 5 are spares."""
@@ -417,11 +447,11 @@ def body(args, checks, folder):
     with Network(6) as network:
         suite = Suite(Weft(args.weft), checks, network, folder)
         parts = [suite.two_apart, suite.two_lost_alone, suite.no_memory, suite.clocks, suite.hung, suite.slow_network,
-                 suite.standing_still, suite.two_lost, suite.returns]
+                 suite.standing_still, suite.two_lost, suite.stays_cut, suite.returns]
         if args.only:
             parts = [part for part in parts if part.__name__ in args.only]
         else:
-            long = ["slow_network", "standing_still", "two_lost", "returns"]
+            long = ["slow_network", "standing_still", "two_lost", "stays_cut", "returns"]
             short = [part.__name__ for part in parts if part.__name__ not in long]
             names = checks.sample(short, lambda name: (), 0.6) + checks.sample(long, lambda name: (), 0.25)
             parts = [part for part in parts if part.__name__ in names]

@@ -7,7 +7,8 @@
 The quickstart's model (with FULL=1 also model S of the benchmarks) on four ranks, dp 2 x tp 2 zero3,
 in fast and in exact mode, saving and evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
 many as --moments (with FULL=1 50 in each mode). From a kill to the first completed step, less one median step:
-under 2 s, the median under 1 s. At most launch.snapshot_every steps are repeated. The model, the
+under 2 s, the median under 1 s. After each kill at most as many steps are repeated as were between
+snapshots then (launch.snapshot_every). The model, the
 checkpoints and metrics.jsonl are those of the calm run, and nothing is left behind. Before that: from
 the start of the four ranks to their first completed step, under 1.5 s.
 
@@ -21,6 +22,7 @@ import itertools
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +41,7 @@ from workload import MODEL_S, write_config
 
 RANKS, DEADLINE_S = 4, 900
 STARTS, START_S = 5, 1.5
+LONGEST_S = 1.2  # between two kills
 MOST_S, MEDIAN_S = 2.0, 1.0
 TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s", "eval_time_s", "eval_tokens_per_s")
 
@@ -52,6 +55,7 @@ class Outcome:
     step: float
     took: list
     began: list
+    every: list  # steps between snapshots when each rank died
     repeated: int
     is_same: bool
 
@@ -59,24 +63,19 @@ class Outcome:
         median = statistics.median
         return (self.model, self.mode, len(self.took), f"{self.step:.0f} ms", f"{median(self.took):.0f} ms",
                 f"{max(self.took):.0f} ms", f"{median(self.began):.2f} s, {max(self.began):.2f} s",
+                " to ".join(map(str, sorted({min(self.every), max(self.every)}))),
                 f"at most {self.repeated}", "the same bits" if self.is_same else "**differ**")
 
 
 def page(outcomes, device, facts):
     where = "ranks that share one GPU (cuda_ipc)" if device == "cuda" else "ranks"
     return "\n".join([
-        "# kill -9 of ranks", "", *(f"- {key}: {value}" for key, value in facts.items()), "",
+        "# kill -9 of ranks", "", *report.list_of(facts), "",
         f"Four {where}, dp 2 x tp 2 zero3, saving and evaluating now and then; a random rank is killed at random times. From a kill "
         "to the first completed step, less the median step of a calm run; and from the death to the beginning of that step.", "",
         *report.table(["model", "mode", "kills", "median step", "to the next step: median", "most",
-                       "to its beginning: median, most", "steps repeated", "model, checkpoints, metrics.jsonl"],
+                       "to its beginning: median, most", "a snapshot every ... steps", "steps repeated", "model, checkpoints, metrics.jsonl"],
                       [outcome.row() for outcome in outcomes])])
-
-
-def facts_of(device):
-    facts = report.run_facts(ROOT)
-    gpu = report.output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) if device == "cuda" else ""
-    return facts | ({"GPU": gpu.splitlines()[0]} if gpu else {})
 
 
 def model_folder(model, folder):
@@ -133,8 +132,16 @@ def kill_one(process, run_dir, dice):
     return time.monotonic() - begin
 
 
-def train_with_kills(weft, file, run_dir, dice, moments):
+def wait_some_time(process, run_dir, dice, last_line, step_s):
+    """At random, but at most until that line of metrics: the next kills need steps too."""
+    left_s = max(0, last_line - num_lines(run_dir)) * step_s
+    end = time.monotonic() + dice.uniform(0, min(LONGEST_S, left_s))
+    wait_until(process, lambda: time.monotonic() >= end or num_lines(run_dir) >= last_line)
+
+
+def train_with_kills(weft, file, run_dir, dice, moments, calm):
     """(exit code, seconds of each kill, shared memory and sockets seen, what the program printed)."""
+    step_s, lines = median_step_s(calm), num_lines(calm)
     command = [str(weft.path), "train", str(file), "--run-dir", str(run_dir)]
     log, times, maps, ranks, sockets = run_dir.parent / "log", [], {}, [], Sockets()
     with open(log, "w+b") as out, subprocess.Popen(
@@ -142,7 +149,7 @@ def train_with_kills(weft, file, run_dir, dice, moments):
         try:
             wait_until(process, lambda: num_lines(run_dir) > 0)
             while len(times) < moments:
-                time.sleep(dice.uniform(0, 1.2))
+                wait_some_time(process, run_dir, dice, (len(times) + 1) * lines // (moments + 1), step_s)
                 ranks = children_of(process.pid)
                 maps.update(shared_maps(ranks, run_dir))
                 sockets.look([process.pid, *ranks])
@@ -156,6 +163,26 @@ def train_with_kills(weft, file, run_dir, dice, moments):
                 if is_ours(pid, file):
                     end_process(pid)
     return code, times, (maps, sockets), log.read_text(errors="replace")
+
+
+def intervals_of(text, events, first):
+    """Steps between snapshots when each rank died, from what the program printed.
+
+    Events have the interval with which a run goes on: where `auto` had chosen one, but no snapshot was
+    taken since, it is chosen again.
+    """
+    found, every = [], first
+    for match in re.finditer(r"a snapshot in memory every (?:(\d+) steps|step)|continuing from step \d+ after", text):
+        if match[0].startswith("a snapshot"):
+            every = int(match[1] or 1)
+        else:
+            found.append(every)
+            every = events[min(len(found), len(events)) - 1]["snapshot_every"]
+    return found
+
+
+def median_step_s(run_dir):
+    return statistics.median(line["step_ms"] for line in read_metrics(run_dir)[0]) / 1000
 
 
 def without_times(run_dir):
@@ -177,8 +204,8 @@ def check_mode(model, mode, checks, weft, folder, dice, args):
     if args.device == "cuda":
         weft.train(file, folder / f"{model}-{mode}-first", "--set", "train.steps=61")
     weft.train(file, calm)
-    step_s = statistics.median(line["step_ms"] for line in read_metrics(calm)[0]) / 1000
-    code, times, (maps, sockets), text = train_with_kills(weft, file, hit, dice, args.moments)
+    step_s = median_step_s(calm)
+    code, times, (maps, sockets), text = train_with_kills(weft, file, hit, dice, args.moments, calm)
     what = f"{model}, {mode}, {len(times)} kills"
     checks.equal(code, 0, f"{what}: the run ends well" + (text[-800:] if code else ""))
     left = left_behind(file, maps, folder, sockets)
@@ -189,10 +216,12 @@ def check_mode(model, mode, checks, weft, folder, dice, args):
     is_same &= checks.equal(hashes(weft, hit), hashes(weft, calm), f"{what}: model and checkpoints")
     events = events_of(hit, "recovered")
     lost = [event["lost_steps"] for event in events]
-    every = max((event["snapshot_every"] for event in events), default=1)
-    checks.that(max(lost, default=0) <= every, f"{what}: steps repeated",
-                f"at most {max(lost, default=0)}, a snapshot every {every}")
-    checks.that(len(times) >= args.moments // 2, f"{what}: enough of them")
+    every = intervals_of(text, events, 2 if args.device == "cuda" else 1)
+    if checks.equal(len(every), len(lost), f"{what}: each recovery was printed"):
+        pairs = sorted(set(zip(lost, every)))
+        checks.that(all(steps <= most for steps, most in pairs), f"{what}: at most as many steps repeated as are between snapshots",
+                    f"(repeated, between snapshots): {pairs}")
+    checks.equal(len(times), args.moments, f"{what}: all of them")
     took = sorted(max(0.0, s - step_s) for s in times) or [99.0]
     print(f"{what}: step {1000 * step_s:.0f} ms; to the next step less one: median "
           f"{1000 * statistics.median(took):.0f} ms, most {1000 * took[-1]:.0f} ms")
@@ -201,7 +230,7 @@ def check_mode(model, mode, checks, weft, folder, dice, args):
           f"{statistics.median(seconds):.2f} s, most {seconds[-1]:.2f} s")
     checks.that(statistics.median(took) < MEDIAN_S, f"{what}: median under {MEDIAN_S:g} s")
     checks.that(took[-1] < MOST_S, f"{what}: each under {MOST_S:g} s", f"{took[-1]:.2f} s")
-    return Outcome(model, mode, 1000 * step_s, [1000 * s for s in took], seconds, max(lost, default=0), is_same)
+    return Outcome(model, mode, 1000 * step_s, [1000 * s for s in took], seconds, every or [0], max(lost, default=0), is_same)
 
 
 def first_step_s(weft, file, run_dir):
@@ -230,7 +259,7 @@ def body(args, checks, folder):
     weft = Weft(args.weft, DEADLINE_S)
     if args.device == "cpu":
         check_start(checks, weft, folder)
-    facts, outcomes = facts_of(args.device), []
+    facts, outcomes = report.run_facts(ROOT, args.device), []
     for model, mode in itertools.product(args.models.split(","), args.modes.split(",")):
         outcomes.append(check_mode(model, mode, checks, weft, folder, dice, args))
         if args.out:  # also where the time ends before the next one

@@ -72,19 +72,48 @@ TEST(SlurmScript, OptionsThatWouldBreakItAreRefused) {
   }
 }
 
-// The part after sbatch's lines, run by a shell with an srun that reports its arguments.
-TEST(SlurmScript, IsAShellScriptThatKeepsTheExitCode) {
+// The part after sbatch's lines, run by a shell with an srun that prints its arguments and ends
+// with `code`, and a scontrol that prints its own on stderr and shows a job that was preempted, or
+// not. bash counts SECONDS on from the value in its environment.
+CommandOutput run_script(int code, const std::string& seconds, bool is_preempted) {
   const testing::TemporaryFolder folder;
-  std::ofstream(folder / "srun")
-      << "#!/bin/bash\nfor w in \"$@\"; do echo \"<$w>\"; done\nexit 75\n";
-  std::filesystem::permissions(folder / "srun", std::filesystem::perms::owner_all);
+  const auto write_program = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << "#!/bin/bash\n" << text;
+    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+  };
+  const std::string show = "for w in \"$@\"; do echo \"<$w>\"; done\n";
+  write_program("srun", show + fmt::format("exit {}\n", code));
+  write_program("scontrol", fmt::format("echo scontrol \"$@\" >&2\necho JobId=17 PreemptTime={}\n",
+                                        is_preempted ? "2026-11-18T20:00:00" : "None"));
   std::ofstream(folder / "job.sh") << slurm_script_text(script());
-  const std::string run =
-      "PATH=" + folder.path().string() + ":$PATH bash " + (folder / "job.sh").string();
-  const auto ended = run_command({"bash", "-c", run});
-  ASSERT_TRUE(ended);
-  EXPECT_EQ(ended->exit_code, 75) << ended->err;
-  EXPECT_TRUE(has(ended->out, "<train>\n<it's.yaml>\n<--set>\n<parallel.dp=2>\n")) << ended->out;
+  const auto ended =
+      run_command({"env", "PATH=" + folder.path().string() + ":" + std::getenv("PATH"),
+                   "SLURM_JOB_ID=17", "SECONDS=" + seconds, "bash", (folder / "job.sh").string()});
+  return ended.value();
+}
+
+TEST(SlurmScript, IsAShellScriptThatKeepsTheExitCode) {
+  const CommandOutput ended = run_script(75, "0", false);
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_TRUE(has(ended.out, "<train>\n<it's.yaml>\n<--set>\n<parallel.dp=2>\n")) << ended.out;
+  EXPECT_EQ(ended.err, "");
+}
+
+// After Slurm's warning before the time limit (138), unless the job has only just begun: a limit so
+// short would stop it for ever. After a preemption (143) always.
+TEST(SlurmScript, RequeuesWhatTheTimeLimitOrAPreemptionHasStopped) {
+  const std::string requeue = "scontrol requeue 17\n", show = "scontrol --oneliner show job 17\n";
+  const auto scontrol = [](int code, const std::string& seconds, bool is_preempted) {
+    const CommandOutput ended = run_script(code, seconds, is_preempted);
+    EXPECT_EQ(ended.exit_code, code) << ended.err;
+    return ended.err;
+  };
+  EXPECT_EQ(scontrol(138, "61", false), requeue);
+  EXPECT_EQ(scontrol(138, "10", false), "");
+  EXPECT_EQ(scontrol(143, "10", true), show + requeue);
+  EXPECT_EQ(scontrol(143, "61", false), show);
+  EXPECT_EQ(scontrol(75, "61", true), "");
+  EXPECT_EQ(scontrol(0, "61", true), "");
 }
 
 TEST(SlurmState, IsReadFromScontrol) {
