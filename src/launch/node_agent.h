@@ -23,8 +23,7 @@ namespace weft {
 
 class Agent {
  public:
-  explicit Agent(const AgentOptions& options)
-      : options_(options), secret_(Secret::from_file(options.secret_file)) {}
+  explicit Agent(const AgentOptions& options);
   int run();
 
  private:
@@ -78,6 +77,7 @@ class Agent {
 
   const AgentOptions& options_;
   Secret secret_;
+  const std::string id_;  // of this process, however often it joins
   SignalPipe signals_;
   std::unique_ptr<Channel> channel_;
   bool has_joined_ = false;  // once

@@ -51,14 +51,23 @@ void queue_message(Channel* to, NodeMessage kind, std::string_view payload) {
 }
 
 std::string Hello::write() const {
-  return dump_message(
-      {{"host", host}, {"pid", pid}, {"cores", cores}, {"is_first", is_first}, {"slots", slots}});
+  return dump_message({{"host", host},
+                       {"pid", pid},
+                       {"cores", cores},
+                       {"is_first", is_first},
+                       {"slots", slots},
+                       {"id", id}});
 }
 
 Hello Hello::read(std::string_view text) {
   const Fields fields(text, "an agent's hello");
-  return {fields.text("host"), fields.number("pid", 1, INT32_MAX),
-          fields.number("cores", 1, 1 << 20), fields.flag("is_first"), fields.text("slots")};
+  if (fields.text("id").empty()) throw PeerError("an agent's hello without an id");
+  return {fields.text("host"),
+          fields.number("pid", 1, INT32_MAX),
+          fields.number("cores", 1, 1 << 20),
+          fields.flag("is_first"),
+          fields.text("slots"),
+          fields.text("id")};
 }
 
 std::string Drop::write() const { return dump_message({{"host", host}, {"pid", pid}}); }

@@ -50,7 +50,8 @@ struct Hello {
   std::string host;
   int64_t pid = 0, cores = 1;
   bool is_first = false;   // the supervisor's own child
-  std::string slots = "";  // where its slot service listens
+  std::string slots = "";  // where its slot service listens: another place each time it joins
+  std::string id = "";     // of the process, random: the same each time it joins
   std::string write() const;
   static Hello read(std::string_view text);
 };

@@ -160,18 +160,16 @@ void NodeSupervisor::handle_drop(JoinedAgent& from, const Drop& drop) {
                                 count == 0 ? "no agent is" : "two agents are", drop.pid, drop.host);
   } else {
     verdict = {verdict.generation, 0, fmt::format("{} has to leave", (*found)->name())};
-    dropped_.push_back(*(*found)->hello);
+    dropped_.push_back((*found)->hello->id);
     agents_.drop(**found, {verdict.generation, kPeerExit, kDroppedWords});
   }
   agents_.send(from, NodeMessage::kLeave, verdict.write());
 }
 
-// One that was cut off has not heard of it, and joins again. Another process has other slots, also
+// One that was cut off has not heard of it, and joins again. Another process has another id, also
 // where it has the same number, as in a container that was started again.
 bool NodeSupervisor::was_dropped(const Hello& hello) const {
-  return std::any_of(dropped_.begin(), dropped_.end(), [&](const Hello& dropped) {
-    return dropped.host == hello.host && dropped.pid == hello.pid && dropped.slots == hello.slots;
-  });
+  return std::find(dropped_.begin(), dropped_.end(), hello.id) != dropped_.end();
 }
 
 // A node that was dropped and may still have ranks. Nobody takes its place before it is lost.

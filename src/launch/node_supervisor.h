@@ -137,8 +137,8 @@ class NodeSupervisor {
   SignalPipe signals_;
   AgentTable agents_;
   std::unique_ptr<FirstAgent> first_;
-  std::vector<JoinedAgent*> nodes_;  // null: it has no agent
-  std::vector<Hello> dropped_;       // agents that may not come back
+  std::vector<JoinedAgent*> nodes_;   // null: it has no agent
+  std::vector<std::string> dropped_;  // ids of agents that may not come back
   NodeEnds ends_;
   LayoutChoice choice_;
   NodeLayout layout_;                   // of this generation

@@ -97,7 +97,7 @@ TEST_F(NodeDrop, ADroppedAgentIsNotAnsweredAndMayNotJoinAgain) {
   train({"train"}, {{"SILENCE_MS", "2000"}});
   const auto other = join("other");
   ASSERT_TRUE(all_train(4));
-  const Hello hello{"elsewhere", 4711, 1, false, "127.0.0.1:9"};
+  Hello hello{"elsewhere", 4711, 1, false, "127.0.0.1:9", "one"};
   const auto connect = [&] {
     Channel channel =
         Channel::connect(parse_endpoint(endpoint_), Secret::from_file(secret()),
@@ -121,9 +121,12 @@ TEST_F(NodeDrop, ADroppedAgentIsNotAnsweredAndMayNotJoinAgain) {
   }
   EXPECT_TRUE(train_->says("elsewhere (")) << train_->text();
   EXPECT_TRUE(train_->says(") has left")) << train_->text();
+  hello.slots = "127.0.0.1:10";  // an agent has another slot service each time it joins
   const Frame answer = connect().receive(kLongMs);
   ASSERT_EQ(kind_of(answer), NodeMessage::kLeave);
   EXPECT_EQ(Verdict::read(answer.payload).exit_code, 75);
+  hello.id = "another";  // a process in a container that was started again
+  EXPECT_EQ(kind_of(connect().receive(kLongMs)), NodeMessage::kWelcome);
   EXPECT_EQ(train_->count("event node_lost"), 0) << train_->text();
   end();
 }

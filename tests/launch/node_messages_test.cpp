@@ -43,11 +43,12 @@ TEST(NodeMessages, AStartIsReadAsItWasWritten) {
 }
 
 TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
-  const Hello hello = Hello::read(Hello{"node7", 4711, 8, true, "10.0.0.7:99"}.write());
+  const Hello hello = Hello::read(Hello{"node7", 4711, 8, true, "10.0.0.7:99", "a1b2"}.write());
   EXPECT_EQ(hello.host, "node7");
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_TRUE(hello.is_first);
   EXPECT_EQ(hello.slots, "10.0.0.7:99");
+  EXPECT_EQ(hello.id, "a1b2");
   const Drop drop = Drop::read(Drop{"node7", 4711}.write());
   EXPECT_EQ(drop.host, "node7");
   EXPECT_EQ(drop.pid, 4711);
