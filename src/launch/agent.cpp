@@ -288,6 +288,7 @@ void Agent::reap() {
     std::string words = ranks_->world().failure(r).value_or("");
     if (words.empty() && rank.err) words = rank.err->last_line();
     end.words = printable_message(words);
+    end.has_waited = ranks_->world().has_waited();
     const bool is_stopped =
         end.exit_code == kRegroupExit || (stop_signal_ != 0 && end.exit_code == 128 + stop_signal_);
     if (end.signal == 0 && (end.exit_code == 0 || is_stopped)) {

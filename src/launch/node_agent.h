@@ -51,8 +51,8 @@ class Agent {
     queue_message(channel_.get(), kind, payload);
   }
   void expect_deaths();
-  void report_hung(int rank, const std::string& text);
-  void kill_hung(int rank);
+  void report_hung(int rank, const std::string& text, bool is_first);
+  void kill_hung(int rank, bool is_first);
   void look_for_hung();
   void kill_ranks();  // of the generation, showing those that hang
   void drop_ranks();

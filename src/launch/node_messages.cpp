@@ -148,7 +148,8 @@ std::string RankEnd::write() const {
                        {"exit_code", exit_code},
                        {"signal", signal},
                        {"was_killed", was_killed},
-                       {"words", shortened(words)}});
+                       {"words", shortened(words)},
+                       {"has_waited", has_waited}});
 }
 
 RankEnd RankEnd::read(std::string_view text) {
@@ -158,7 +159,8 @@ RankEnd RankEnd::read(std::string_view text) {
           static_cast<int>(fields.number("exit_code", 0, 255)),
           static_cast<int>(fields.number("signal", 0, 127)),
           fields.flag("was_killed"),
-          fields.text("words")};
+          fields.text("words"),
+          fields.flag("has_waited")};
 }
 
 std::string Verdict::write() const {

@@ -90,6 +90,7 @@ struct RankEnd {
   int exit_code = 0, signal = 0;  // signal: that killed it; 0: none
   bool was_killed = false;        // by its agent
   std::string words;              // its error, or its last line
+  bool has_waited = false;  // ranks of its node ended since one has waited for another in vain
   std::string write() const;
   static RankEnd read(std::string_view text);
 };

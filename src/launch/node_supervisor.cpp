@@ -101,7 +101,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       if (hung.generation != generation_ || hung.rank < 0 ||
           hung.rank / o_.job.num_ranks != from.node)
         return;
-      ends_.note_hung(hung.rank, hung.text.substr(0, hung.text.find('\n')));
+      ends_.note_hung(hung.rank, hung.text.substr(0, hung.text.find('\n')), hung.is_first);
       return report("hung", static_cast<int>(hung.rank), hung.text);
     }
     case NodeMessage::kSignal: {

@@ -68,11 +68,12 @@ TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
   EXPECT_TRUE(beat.has_saved);
   EXPECT_FALSE(beat.is_finishing);
   EXPECT_TRUE(beat.has_stepped);
-  const RankEnd end = RankEnd::read(RankEnd{2, 5, 0, 9, true, "gone"}.write());
+  const RankEnd end = RankEnd::read(RankEnd{2, 5, 0, 9, true, "gone", true}.write());
   EXPECT_EQ(end.rank, 5);
   EXPECT_EQ(end.signal, 9);
   EXPECT_TRUE(end.was_killed);
   EXPECT_EQ(end.words, "gone");
+  EXPECT_TRUE(end.has_waited);
   const Verdict verdict = Verdict::read(Verdict{1, 2, "storage is not shared"}.write());
   EXPECT_EQ(verdict.exit_code, 2);
   EXPECT_EQ(read_number(write_number(-15)), -15);
