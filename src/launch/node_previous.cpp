@@ -85,7 +85,7 @@ void NodeSupervisor::gather_to_save() {
   gather_fewer();
 }
 
-std::string NodeSupervisor::unsaved_words() {
+std::string NodeSupervisor::unsaved_words(const std::string& known) {
   const std::string short_of =
       choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage();
   const std::string lost = fmt::format("step {} could not be saved: the steps since {} are lost",
@@ -95,8 +95,8 @@ std::string NodeSupervisor::unsaved_words() {
     return fmt::format("{}; {}{}", given_up_words_, lost, is_known ? "" : short_of);
   }
   const std::string& why = ends_.lost_nodes().empty() ? why_ : ends_.lost_nodes().front().words;
-  return fmt::format("{}; {}: no other node has taken its place, so {}{}", why, stop_words(), lost,
-                     short_of);
+  return fmt::format("{}{}: no other node has taken its place, so {}{}",
+                     why == known ? "" : why + "; ", stop_words(), lost, short_of);
 }
 
 }  // namespace weft

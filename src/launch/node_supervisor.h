@@ -119,7 +119,7 @@ class NodeSupervisor {
   void give_up_waiting();
   bool has_given_up() const { return !given_up_words_.empty(); }
   std::string stop_words() const;
-  std::string unsaved_words();
+  std::string unsaved_words(const std::string& known = "");  // known: said before it
 
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);

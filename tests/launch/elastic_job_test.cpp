@@ -221,6 +221,23 @@ TEST_F(ElasticJob, ASignalWhileANodeIsMissingSavesWhatMemoryHas) {
   }
 }
 
+// What would happen again is no reason to try again; a hint stays the last line.
+TEST_F(ElasticJob, AFullDiskWhileMemoryIsSavedIsNoLostRank) {
+  train({"snapshot"}, {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"FULL_DISK", ""}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 1) << train_->text();
+  EXPECT_EQ(train_->count(" ended with exit code 1: the disk is full; node 1, "), 2)
+      << train_->text();
+  EXPECT_EQ(train_->count("the newest checkpoint are lost\n  hint: make room\n"), 1)
+      << train_->text();
+  EXPECT_EQ(train_->count("; SIGTERM: no other node has taken its place, so step "), 2)
+      << train_->text();
+}
+
 // The layout is being checked when the signal arrives, at an agent that has no ranks.
 TEST_F(ElasticJob, ASignalBetweenTwoLayoutsSavesWhatMemoryHas) {
   train({"snapshot"},
