@@ -25,10 +25,10 @@ TEST_F(ElasticJob, ContinuesWithFewerNodesAndTheRestWaits) {
 }
 
 TEST_F(ElasticJob, StartsWithTheNodesThatCame) {
-  train({"train"}, {{"NODES", "4"}, {"ELASTIC", "421"}, {"JOIN_MS", "1500"}, {"SHORT", "4"}});
+  train({"train"}, {{"NODES", "4"}, {"ELASTIC", "421"}, {"JOIN_MS", "4000"}, {"SHORT", "4"}});
   const auto agent = join("agent"), spare = join("spare");
   ASSERT_TRUE(all_train(4)) << train_->text();
-  EXPECT_TRUE(train_->says("3 of 4 nodes joined within 1 s: dp=4 on 2 nodes")) << train_->text();
+  EXPECT_TRUE(train_->says("3 of 4 nodes joined within 4 s: dp=4 on 2 nodes")) << train_->text();
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(agent->wait(), 143);
@@ -45,7 +45,7 @@ TEST_F(ElasticJob, SkipsLayoutsThatDoNotFit) {
 }
 
 TEST_F(ElasticJob, NamesWhatIsMissingWhereNothingFits) {
-  train({"train"}, {{"ELASTIC", "21"}, {"SHORT", "1"}, {"JOIN_MS", "3000"}});
+  train({"train"}, {{"ELASTIC", "21"}, {"SHORT", "1"}, {"REJOIN_MS", "3000"}});
   const auto agent = join("agent");
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent->send(SIGKILL);
@@ -267,7 +267,7 @@ TEST_F(ElasticJob, ASignalWhereFewerNodesDoNotFitSaysWhatIsLost) {
 
 TEST_F(ElasticJob, WhatMemoryHasIsSavedWhereNobodyJoinsInTime) {
   train({"snapshot"},
-        {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"JOIN_MS", "3000"}});
+        {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"REJOIN_MS", "3000"}});
   const auto agent = join("agent");
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent->send(SIGKILL);
@@ -287,7 +287,7 @@ TEST_F(ElasticJob, AnElasticRunSavesToo) {
                        {"FEWEST", "2"},
                        {"SNAPSHOTS", "1"},
                        {"SHORT", "2"},
-                       {"JOIN_MS", "3000"}});
+                       {"REJOIN_MS", "3000"}});
   const auto first = join("first"), second = join("second");
   ASSERT_TRUE(all_train(6)) << train_->text();
   first->send(SIGKILL);
@@ -301,7 +301,7 @@ TEST_F(ElasticJob, WhereFewerNodesDoNotFitTheEndSaysWhatIsLost) {
                        {"FEWEST", "2"},
                        {"SNAPSHOTS", "1"},
                        {"SHORT", "1"},
-                       {"JOIN_MS", "3000"}});
+                       {"REJOIN_MS", "3000"}});
   const auto agent = join("agent");
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent->send(SIGKILL);

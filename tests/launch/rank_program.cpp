@@ -1,13 +1,15 @@
 // tests/launch/rank_program.cpp: a small program that is supervisor and rank, as weft train is.
 //
 // rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
+// rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
 // SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
 // of JobOptions; PARK_MS: likewise; NODE_NAMES ("n[1-2]"): where an engine has started agents;
-// BUILD: the commit that it claims; FULL_DISK: no rank can save; SILENCE_MS: after which an agent
-// stops its ranks, and after twice as much its node is lost. rank_program agent --join HOST:PORT
-// --secret-file FILE: the agent of a node.
+// JOIN_MS: how long it waits for nodes, REJOIN_MS: after the first start; BUILD: the commit that it
+// claims; FULL_DISK: no rank can save; SILENCE_MS: after which an agent stops its ranks, and after
+// twice as much its node is lost. rank_program agent --join HOST:PORT --secret-file FILE: the agent
+// of a node.
 #include <sched.h>
 #include <unistd.h>
 
@@ -243,7 +245,10 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
   };
   options.join_ms = number_of("JOIN_MS", 20'000);
   options.lost_ms = 2 * number_of("SILENCE_MS", options.lost_ms / 2);
-  return run_node_job(options, sink);
+  return run_node_job(options, [&](const char* event, int rank, const std::string& text) {
+    if (std::string(event) == "started") options.join_ms = number_of("REJOIN_MS", options.join_ms);
+    sink(event, rank, text);
+  });
 }
 
 int run(int argc, char** argv) {
