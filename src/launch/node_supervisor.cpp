@@ -72,7 +72,10 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       has_saved_ = has_saved_ || from.beat.has_saved;
       last_step_ = std::max(last_step_, from.beat.step);
       if (!from.beat.is_opened) return;
-      was_opened_ = true;
+      if (!std::exchange(was_opened_, true)) {  // who keeps earlier events writes them now
+        status_at_ = {};
+        report_status();
+      }
       if (phase_ == Phase::kRunning) forget_previous();  // all have loaded
       report_layout();
       opened_layout_ = layout_;

@@ -29,6 +29,9 @@ TEST_F(ElasticJob, StartsWithTheNodesThatCame) {
   const auto agent = join("agent"), spare = join("spare");
   ASSERT_TRUE(all_train(4)) << train_->text();
   EXPECT_TRUE(train_->says("3 of 4 nodes joined within 4 s: dp=4 on 2 nodes")) << train_->text();
+  ASSERT_TRUE(train_->says("event layout -1 dp=8 on 4 nodes\ndp=4 on 2 nodes\n")) << train_->text();
+  const std::string text = train_->text();  // what was kept until then comes before it
+  EXPECT_LT(text.find("the run directory is open"), text.find("event layout -1 ")) << text;
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(agent->wait(), 143);

@@ -1,7 +1,6 @@
 // tests/launch/rank_program.cpp: a small program that is supervisor and rank, as weft train is.
 //
 // rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
-// rank_program NUM_RANKS WHAT [ARG]: as supervisor it starts itself; as rank it does WHAT. With
 // NODES and SECRET_FILE in the environment it is the supervisor of that many nodes; ELASTIC ("31"):
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
 // SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
@@ -22,6 +21,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -272,7 +272,8 @@ int run(int argc, char** argv) {
   const EventSink sink = [](const char* event, int rank, const std::string& text) {
     say(fmt::format("event {} {} {}", event, rank, text));
   };
-  options.on_status = [last = std::string()](const JobStatus& status) mutable {
+  options.on_status = [last = std::string(), was_opened = false](const JobStatus& status) mutable {
+    if (status.is_opened && !std::exchange(was_opened, true)) say("the run directory is open");
     if (status.cause != last) say("cause: " + status.cause);
     last = status.cause;
   };
