@@ -160,11 +160,13 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
   const int code = c.launch.nodes > 1
                        ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force, names})
                        : run_local_job(job, sink);
-  // A rejected start has written nothing, and the directory may belong to another run.
+  // A rejected start has written nothing, and the directory may belong to another run, also one of
+  // that name.
   const bool was_opened = last_event_time(dir) != before;
   const bool may_begin =
       code == kLostPeers && !options.overwrite && run_address_of(c, options).empty();
-  if (failure && (was_opened || (may_begin && begin_events(dir)))) {
+  if (failure &&
+      (was_opened || (may_begin && begin_events(dir, file.resolved(), options.convert_states)))) {
     early.note_opened();
     report_failure(dir, *failure, hung);
   }
