@@ -101,8 +101,10 @@ NodeStart NodeSupervisor::start_of(int node) const {
 
 void NodeSupervisor::start_generation() {
   ++generation_;
-  const std::optional<int64_t> step = use_previous();
-  if (stop_signal_ != 0 && !step) return fail(-1, unsaved_words(), kPeerExit);
+  std::string fault;
+  const std::optional<int64_t> step = use_previous(&fault);
+  if (stop_signal_ != 0 && !step)  // it was started only to save
+    return fail(-1, fault + (fault.empty() ? "" : "; ") + unsaved_words(fault), kPeerExit);
   saving_step_ = step.value_or(-1);
   open_store(step.has_value());
   is_counted_ = is_free_ = is_death_reported_ = false;

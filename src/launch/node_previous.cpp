@@ -31,20 +31,24 @@ void NodeSupervisor::forget_previous() {
   }
 }
 
-void NodeSupervisor::give_up_previous(const std::string& why) {
+// After a stop signal they were only to be saved: nothing continues.
+std::string NodeSupervisor::give_up_previous(const std::string& why) {
   const std::string words = "the snapshots of the layout before cannot be used: " + why;
-  log_warning("{}; continuing from {}", words, o_.job.saved_words());
   report("recovery_failed", -1, words);
-  report("continued", -1, "storage");
   forget_previous();
+  if (stop_signal_ != 0) return words;
+  log_warning("{}; continuing from {}", words, o_.job.saved_words());
+  report("continued", -1, "storage");
+  return words;
 }
 
-// Of the generation that starts now.
-std::optional<int64_t> NodeSupervisor::use_previous() {
+// Of the generation that starts now; fault: why it has none.
+std::optional<int64_t> NodeSupervisor::use_previous(std::string* fault) {
   if (!previous_) return std::nullopt;
   const std::optional<int64_t> step = previous_step();
-  if (!step) give_up_previous("the last node that had some of them was lost");
-  if (step && !has_snapshots_) give_up_previous("the next layout has no memory for copies");
+  if (!step) *fault = give_up_previous("the last node that had some of them was lost");
+  if (step && !has_snapshots_)
+    *fault = give_up_previous("the next layout has no memory for copies");
   return previous_ ? step : std::nullopt;
 }
 

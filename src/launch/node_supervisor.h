@@ -110,8 +110,8 @@ class NodeSupervisor {
   void keep_previous();
   std::optional<int64_t> previous_step() const;
   void forget_previous();
-  void give_up_previous(const std::string& why);
-  std::optional<int64_t> use_previous();
+  std::string give_up_previous(const std::string& why);
+  std::optional<int64_t> use_previous(std::string* fault);
   // Asked to stop while nodes are missing.
   bool begin_saving(int64_t step);
   bool is_between_layouts() const;

@@ -224,6 +224,22 @@ TEST_F(ElasticJob, ASignalWhileANodeIsMissingSavesWhatMemoryHas) {
   }
 }
 
+TEST_F(ElasticJob, ASignalWhereTheSmallerLayoutHasNoMemoryForSlotsSaysWhatIsLost) {
+  train({"snapshot"}, {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"BARE", "1"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_TRUE(
+      train_->says("event failed -1 the snapshots of the layout before cannot be used: the "
+                   "next layout has no memory for copies; node 1, "))
+      << train_->text();
+  EXPECT_EQ(train_->count("continuing from"), 0) << train_->text();
+  EXPECT_EQ(train_->count("event continued -1 storage"), 0) << train_->text();
+}
+
 // What would happen again is no reason to try again; a hint stays the last line.
 TEST_F(ElasticJob, AFullDiskWhileMemoryIsSavedIsNoLostRank) {
   train({"snapshot"}, {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"FULL_DISK", ""}});
