@@ -145,8 +145,9 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
       early.record(
           [=, death = RankDeath{rank, text, std::exchange(died_too, {}), std::exchange(hung, {})}](
               const std::string& time) { report_death(dir, death, time); });
-    if (std::string_view(event) == "node_lost")
-      early.record([=, ranks = job.num_ranks](const std::string& time) {
+    const bool is_unfit = std::string_view(event) == "node_unfit";
+    if (std::string_view(event) == "node_lost" || is_unfit)
+      early.record([=, ranks = is_unfit ? 0 : job.num_ranks](const std::string& time) {
         report_node_loss(dir, rank, ranks, text, time);
       });
     if (std::string_view(event) == "recovery_failed")

@@ -212,10 +212,10 @@ bool NodeSupervisor::is_finishing() const {
 }
 
 // At once: who looks at the events meanwhile must not wait for what takes the node's place.
-bool NodeSupervisor::lose(int node, const std::string& words) {
+bool NodeSupervisor::lose(int node, const std::string& words, const char* event) {
   const bool had_ranks = ends_.lose(node, words);
   const bool is_part = had_ranks || phase_ != Phase::kRunning;  // else its ranks have done theirs
-  if (generation_ >= 0 && is_part) report("node_lost", node * o_.job.num_ranks, words);
+  if (generation_ >= 0 && is_part) report(event, node * o_.job.num_ranks, words);
   return had_ranks;
 }
 

@@ -56,7 +56,8 @@ class NodeSupervisor {
   void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
-  bool lose(int node, const std::string& words);  // whether ranks ran there
+  // Whether ranks ran there.
+  bool lose(int node, const std::string& words, const char* event = "node_lost");
   void advance();
   // node_gathering.cpp
   void begin_gathering(const std::string& why);

@@ -51,7 +51,8 @@ class EarlyEvents {
   std::vector<std::pair<Write, std::string>> kept_;
 };
 
-// The loss of a node, by its ranks, when it is found. Rank 0 may still write, unless it was there.
+// The loss of a node, by its ranks, when it is found: 0 where they could not be started. Rank 0 may
+// still write, unless it was there.
 void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_ranks,
                       const std::string& text, const std::string& time = "");
 

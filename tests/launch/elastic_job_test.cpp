@@ -90,6 +90,8 @@ TEST_F(ElasticJob, LeavesOutANodeThatCannotStartWithoutCostToItsBudget) {
     EXPECT_TRUE(unfit->says("this node cannot start its ranks: cannot allocate ")) << unfit->text();
     EXPECT_TRUE(train_->says("; it is left out until its agent is started again"));
     EXPECT_EQ(train_->count("(restart "), 0) << train_->text();
+    EXPECT_TRUE(train_->says("event node_unfit 2 node 1, ")) << train_->text();
+    EXPECT_EQ(train_->count("event node_lost"), 0) << train_->text();
     const auto fit = join(fmt::format("fit{}", snapshots));
     ASSERT_TRUE(all_train(4)) << train_->text();
     fit->send(SIGKILL);

@@ -50,6 +50,12 @@ TEST_F(FaultEvents, ALostNodeHasItsRanks) {
   EXPECT_EQ(last().find("ranks")->dump(), Json(Json::Array{Json(4), Json(5)}).dump());
 }
 
+TEST_F(FaultEvents, ANodeThatCouldNotStartItsRanksHasNone) {
+  begin();
+  report_node_loss(folder_.path(), 4, 0, "node 2 cannot start its ranks");
+  EXPECT_TRUE(last().find("ranks")->as_array().empty());
+}
+
 // Rank 0 may be writing a line, unless it was on that node.
 TEST_F(FaultEvents, OnlyRankZerosOwnNodeMayHaveLeftATornLine) {
   begin();
