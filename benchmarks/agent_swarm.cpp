@@ -44,6 +44,7 @@ std::vector<std::optional<Channel>> join(const Endpoint& endpoint, const Secret&
         Hello hello;
         hello.host = fmt::format("node{}", i);
         hello.pid = ::getpid();
+        hello.id = hello.host;
         queue_message(&*all[i], NodeMessage::kHello, hello.write());
       }
     });

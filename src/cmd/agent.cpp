@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -18,11 +19,12 @@ namespace weft {
 namespace {
 
 // `weft train` writes it when it starts, so an agent may be there first. Whether it serves is for
-// the agent to say.
+// the agent to say, also where this process may not look at it.
 void wait_for_secret(const std::filesystem::path& file, int64_t seconds) {
   const auto is_there = [&] {
-    std::error_code none;  // an empty file may be one that is being written
-    return std::filesystem::exists(file, none) && std::filesystem::file_size(file, none) != 0;
+    std::error_code fault;
+    const bool is_empty = std::filesystem::file_size(file, fault) == 0;  // it is being written
+    return fault ? fault != std::errc::no_such_file_or_directory : !is_empty;
   };
   if (is_there()) return;
   log_info("waiting up to {} s for the secret file {}, which the run's first start writes", seconds,

@@ -145,8 +145,9 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
       early.record(
           [=, death = RankDeath{rank, text, std::exchange(died_too, {}), std::exchange(hung, {})}](
               const std::string& time) { report_death(dir, death, time); });
-    if (std::string_view(event) == "node_lost")
-      early.record([=, ranks = job.num_ranks](const std::string& time) {
+    const bool is_unfit = std::string_view(event) == "node_unfit";
+    if (std::string_view(event) == "node_lost" || is_unfit)
+      early.record([=, ranks = is_unfit ? 0 : job.num_ranks](const std::string& time) {
         report_node_loss(dir, rank, ranks, text, time);
       });
     if (std::string_view(event) == "recovery_failed")
@@ -160,11 +161,13 @@ int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSu
   const int code = c.launch.nodes > 1
                        ? run_on_nodes(file, options, {job, sink, w.secret_file, w.force, names})
                        : run_local_job(job, sink);
-  // A rejected start has written nothing, and the directory may belong to another run.
+  // A rejected start has written nothing, and the directory may belong to another run, also one of
+  // that name.
   const bool was_opened = last_event_time(dir) != before;
   const bool may_begin =
       code == kLostPeers && !options.overwrite && run_address_of(c, options).empty();
-  if (failure && (was_opened || (may_begin && begin_events(dir)))) {
+  if (failure &&
+      (was_opened || (may_begin && begin_events(dir, file.resolved(), options.convert_states)))) {
     early.note_opened();
     report_failure(dir, *failure, hung);
   }

@@ -119,9 +119,8 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   const fs::path dir = fs::absolute(run_dir_of(c, options));
   const fs::path given_secret = check_secret(run.secret_file);
   const std::string host = address_of_interface(c.launch.interface);
-  static_cast<void>(RunLock(dir));  // nobody else trains there, on any machine
-  // Until the end, also between generations; of its lease rank 0 takes care.
-  const RunLock lock(dir, {.is_shared = std::nullopt, .times = {}, .has_lease = false});
+  // Until the end, also between generations; its lease until rank 0 starts and takes one.
+  RunLock lock(dir);
   const Marker marker(dir);
   NodeJobOptions nodes;
   nodes.job = run.job;
@@ -142,6 +141,7 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   add_layouts(file, run.is_forced, &nodes);
   if (c.launch.elastic) report_elastic(c);
   return run_node_job(nodes, [&](const char* event, int rank, const std::string& text) {
+    if (std::string_view(event) == "started") lock.release_lease();
     if (std::string_view(event) == "layout") write_layout_event(dir, text);
     run.sink(event, rank, text);
   });

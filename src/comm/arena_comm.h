@@ -29,6 +29,7 @@ class ArenaComm : public Comm {
   void barrier() final;  // after all that this rank has queued
 
   void abort(const std::string& reason) override { host_->abort(reason); }
+  void abort_wait(const std::string& reason) override { host_->abort_wait(reason); }
   bool is_aborted() const override { return host_->is_aborted(); }
   void set_deadline_ms(int64_t ms) override { host_->set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return host_->deadline_ms(); }

@@ -84,6 +84,9 @@ class Comm {
   // Ends every current and future call, on all ranks of this group and of those split from the same
   // world. Thread-safe; does not wait.
   virtual void abort(const std::string& reason) = 0;
+  // The same where this rank has waited for others until its deadline: whoever supervises the ranks
+  // looks for one that hangs.
+  virtual void abort_wait(const std::string& reason) { this->abort(reason); }
   virtual bool is_aborted() const = 0;
   // For every call of this rank, from the next one, in all groups split from the same world.
   virtual void set_deadline_ms(int64_t deadline_ms) = 0;

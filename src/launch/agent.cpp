@@ -32,7 +32,16 @@ std::string host_name() {
   return printable_line(name);
 }
 
+std::string random_agent_id() {
+  std::string id;
+  for (const uint8_t byte : random_nonce()) id += fmt::format("{:02x}", byte);
+  return id;
+}
+
 }  // namespace
+
+Agent::Agent(const AgentOptions& options)
+    : options_(options), secret_(Secret::from_file(options.secret_file)), id_(random_agent_id()) {}
 
 int Agent::run() {
   for (;;) {
@@ -98,10 +107,10 @@ void Agent::give_up(const std::string& why) const {
 
 int Agent::serve() {
   service_ = std::make_unique<SlotService>(channel_->local_host(), secret_);
-  send(NodeMessage::kHello,
-       Hello{options_.host.empty() ? host_name() : options_.host, ::getpid(),
-             static_cast<int64_t>(usable_cores().size()), options_.is_first, service_->endpoint()}
-           .write());
+  send(NodeMessage::kHello, Hello{options_.host.empty() ? host_name() : options_.host, ::getpid(),
+                                  static_cast<int64_t>(usable_cores().size()), options_.is_first,
+                                  service_->endpoint(), id_}
+                                .write());
   beat_at_ = Clock::now();
   begin_lease();
   for (;;) {
@@ -279,6 +288,7 @@ void Agent::reap() {
     std::string words = ranks_->world().failure(r).value_or("");
     if (words.empty() && rank.err) words = rank.err->last_line();
     end.words = printable_message(words);
+    end.has_waited = ranks_->world().has_waited();
     const bool is_stopped =
         end.exit_code == kRegroupExit || (stop_signal_ != 0 && end.exit_code == 128 + stop_signal_);
     if (end.signal == 0 && (end.exit_code == 0 || is_stopped)) {

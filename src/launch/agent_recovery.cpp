@@ -14,8 +14,10 @@ void Agent::expect_deaths() {
     kept_ = SnapshotSlots::create(ranks_->size());
     service_->keep(node_before(), kept_);
   }
-  parking_ = std::make_unique<Parking>(
-      job_, *ranks_, [this](int rank, const std::string& text) { report_hung(rank, text); });
+  parking_ = std::make_unique<Parking>(job_, *ranks_,
+                                       [this](int rank, const std::string& text, bool is_first) {
+                                         report_hung(rank, text, is_first);
+                                       });
 }
 
 void Agent::advance_parking() {

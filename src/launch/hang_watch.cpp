@@ -26,7 +26,6 @@ void HangWatch::look(int r, const std::optional<RankSign>& sign, int64_t elapsed
 // Before the first step has ended ten times as much, as on a GPU (train/hang_rule.h): graphs are
 // captured, algorithms are measured.
 int64_t HangWatch::allowed_ms(const Rank& rank, int64_t hang_ms) {
-  constexpr int64_t kFirstTimes = 10;
   const int64_t allowed = hang_ms + hang_ms / 4;
   return rank.sign->has_stepped ? allowed : kFirstTimes * allowed;
 }

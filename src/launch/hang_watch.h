@@ -23,6 +23,8 @@ class HangWatch {
  public:
   using IsStopped = std::function<bool(int rank)>;  // by a signal; asked only where it matters
 
+  static constexpr int64_t kFirstTimes = 10;  // before the first step has ended
+
   explicit HangWatch(int num_ranks) : ranks_(static_cast<size_t>(num_ranks)) {}
 
   // At now_ms the rank showed this sign; none: it has ended or waits to be replaced.

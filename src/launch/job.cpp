@@ -133,7 +133,7 @@ void JobSupervisor::judge(const std::vector<int>& ended) {
     report_cause();
   } else if (lost && !cause_ && !kill_at_) {
     cause_ = lost;  // reported when no other fails or is found to hang within the grace period
-    is_missed_ = ranks_.world().is_aborted();
+    is_missed_ = ranks_.world().has_waited();
   }
   if (cause_ && !kill_at_) begin_end(describe_end(*cause_));
 }
@@ -147,13 +147,19 @@ void JobSupervisor::begin_end(const std::string& reason) {
 }
 
 // Where no rank has died or failed, one that hangs is the cause; those that waited for it have
-// only noticed.
+// only noticed. One that a signal has stopped is to blame before those that are only silent.
 void JobSupervisor::kill_rest() {
-  for (int r = 0; r < ranks_.size() && cause_ && !is_reported_; ++r) {
+  std::optional<int> hung;
+  bool is_stopped = false;
+  for (int r = 0; r < ranks_.size() && cause_ && !is_reported_ && is_missed_; ++r) {
     if (!watch_.is_hanging(r, is_missed_)) continue;
+    const bool is_this_stopped = is_stopped_by_signal(ranks_[r].pid);
     report_hung(r);
-    if (!hung_.contains(*cause_)) cause_ = r;
+    if (hung && (is_stopped || !is_this_stopped)) continue;
+    hung = r;
+    is_stopped = is_this_stopped;
   }
+  if (hung && !hung_.contains(*cause_)) cause_ = hung;
   ranks_.kill_all();
 }
 

@@ -76,7 +76,7 @@ class JobSupervisor {
   std::optional<int64_t> first_urgent_ms_;  // when the first SIGINT or SIGTERM arrived
   bool is_early_ = false;                   // it arrived when there was nothing to save
   std::optional<int> cause_;                // the rank that failed first
-  bool is_missed_ = false;                  // it only waited for another one
+  bool is_missed_ = false;                  // ranks have waited for one that hangs
   std::map<int, std::string> hung_;         // in words; those that were killed for it
   bool is_reported_ = false;
   bool is_cut_off_ = false;  // a second stop signal arrived before all ranks had ended

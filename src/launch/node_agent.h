@@ -23,8 +23,7 @@ namespace weft {
 
 class Agent {
  public:
-  explicit Agent(const AgentOptions& options)
-      : options_(options), secret_(Secret::from_file(options.secret_file)) {}
+  explicit Agent(const AgentOptions& options);
   int run();
 
  private:
@@ -52,8 +51,8 @@ class Agent {
     queue_message(channel_.get(), kind, payload);
   }
   void expect_deaths();
-  void report_hung(int rank, const std::string& text);
-  void kill_hung(int rank);
+  void report_hung(int rank, const std::string& text, bool is_first);
+  void kill_hung(int rank, bool is_first);
   void look_for_hung();
   void kill_ranks();  // of the generation, showing those that hang
   void drop_ranks();
@@ -78,6 +77,7 @@ class Agent {
 
   const AgentOptions& options_;
   Secret secret_;
+  const std::string id_;  // of this process, however often it joins
   SignalPipe signals_;
   std::unique_ptr<Channel> channel_;
   bool has_joined_ = false;  // once

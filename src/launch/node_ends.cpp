@@ -38,8 +38,10 @@ void NodeEnds::note(const RankEnd& end, int stop_signal) {
     rank.kind = end.exit_code == kPeerExit ? Kind::kLostPeers : Kind::kFailed;
 }
 
-void NodeEnds::note_hung(int64_t rank, const std::string& last) {
-  ranks_.at(static_cast<size_t>(rank)).hung = describe_hung(static_cast<int>(rank), last);
+void NodeEnds::note_hung(int64_t rank, const std::string& last, bool is_first) {
+  Rank& noted = ranks_.at(static_cast<size_t>(rank));
+  noted.hung = describe_hung(static_cast<int>(rank), last);
+  noted.is_first = is_first;
 }
 
 bool NodeEnds::end_node(int node) {
@@ -103,6 +105,15 @@ const NodeEnds::Rank* NodeEnds::first(Kind kind, bool has_hung) const {
   return found;
 }
 
+const NodeEnds::Rank* NodeEnds::hung() const {
+  const Rank* hung = first(Kind::kKilledByUs, true);
+  if (hung == nullptr || first(Kind::kLostPeers) == nullptr) return hung;
+  const bool is_cause = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+    return rank.end.has_waited || rank.is_first;
+  });
+  return is_cause ? hung : nullptr;
+}
+
 std::optional<NodeEnds::Cause> NodeEnds::cause() const {
   if (refusal_) return refusal_;
   const auto of = [](const Rank* rank, int code, bool repeats) {
@@ -116,7 +127,7 @@ std::optional<NodeEnds::Cause> NodeEnds::cause() const {
   if (const Rank* died = first(Kind::kDied)) return of(died, kPeerExit, false);
   if (!lost_nodes_.empty())
     return Cause{-1, lost_nodes_.front().words, kPeerExit, false, lost_nodes_.front().words};
-  if (const Rank* rank = first(Kind::kKilledByUs, true))
+  if (const Rank* rank = hung())
     return Cause{static_cast<int>(rank->end.rank), rank->hung, kPeerExit, false, rank->hung};
   for (const Kind kind : {Kind::kLostPeers, Kind::kKilledByUs}) {
     if (const Rank* rank = first(kind)) return of(rank, kPeerExit, false);

@@ -16,7 +16,8 @@ class NodeEnds {
 
   void begin(int num_nodes);                       // all run again
   void note(const RankEnd& end, int stop_signal);  // stop_signal: that all were asked to end with
-  void note_hung(int64_t rank, const std::string& last);  // its agent is about to kill it
+  // Its agent is about to kill it. is_first: Hung's.
+  void note_hung(int64_t rank, const std::string& last, bool is_first);
   bool lose(int node, const std::string& words);  // its ranks are gone; whether any still ran
   void refuse(int node, const std::string& words, int exit_code);  // they were never started
 
@@ -33,8 +34,10 @@ class NodeEnds {
   const std::vector<LostNode>& lost_nodes() const { return lost_nodes_; }
 
   // Why the generation has ended: what failed by itself comes before deaths, deaths before ranks
-  // that hung, and these before those who only lost their peers. None: it has done its work, which
-  // is the case when rank 0 has, unless a rank failed by itself.
+  // that hung, and these before those who only lost their peers. One that was found to hang only
+  // after another one's end is no cause of that, unless somebody has waited until a deadline: what
+  // ends with 75 may have lost its GPU. None: it has done its work, which is the case when rank 0
+  // has, unless a rank failed by itself.
   struct Cause {
     int rank;           // -1: a node
     std::string words;  // on one line
@@ -52,9 +55,11 @@ class NodeEnds {
     Kind kind = Kind::kRunning;
     RankEnd end = {};
     std::string hung = {};  // in words; "": it did not
+    bool is_first = false;  // Hung's
     int order = 0;          // of arrival
   };
   const Rank* first(Kind kind, bool has_hung = false) const;
+  const Rank* hung() const;  // that is the cause; null: none is
   bool end_node(int node);
   static std::string end_with_words(const RankEnd& end);
 

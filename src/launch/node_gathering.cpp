@@ -206,7 +206,7 @@ void NodeSupervisor::leave_out(JoinedAgent& agent, const Verdict& verdict) {
   if (num_left_out_++ > 0)
     grow_at_ = Clock::now() + kRegrow * (1 << std::min(num_left_out_ - 2, kMostDoublings));
   nodes_[static_cast<size_t>(node)] = nullptr;
-  static_cast<void>(lose(node, words));
+  static_cast<void>(lose(node, words, "node_unfit"));
   is_free_ = is_free_ || phase_ == Phase::kRunning;
   if (phase_ != Phase::kClosing) react_to_loss(node, words);
 }

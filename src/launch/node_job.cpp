@@ -101,8 +101,10 @@ NodeStart NodeSupervisor::start_of(int node) const {
 
 void NodeSupervisor::start_generation() {
   ++generation_;
-  const std::optional<int64_t> step = use_previous();
-  if (stop_signal_ != 0 && !step) return fail(-1, unsaved_words(), kPeerExit);
+  std::string fault;
+  const std::optional<int64_t> step = use_previous(&fault);
+  if (stop_signal_ != 0 && !step)  // it was started only to save
+    return fail(-1, fault + (fault.empty() ? "" : "; ") + unsaved_words(fault), kPeerExit);
   saving_step_ = step.value_or(-1);
   open_store(step.has_value());
   is_counted_ = is_free_ = is_death_reported_ = false;
@@ -159,12 +161,11 @@ void NodeSupervisor::judge() {
       (stop_signal_ == 0 || previous_step()) && (is_counted_ || is_free_ || may_recover());
   const bool ends = cause->would_repeat || !may_restart;
   const bool is_saving = has_given_up() || (stop_signal_ != 0 && previous_);
-  if (ends && is_saving)  // ranks that were started only to save
-    return fail(cause->rank, fmt::format("{}; {}", cause->report, unsaved_words()), kPeerExit);
   if (ends) {
-    const std::string spent = cause->would_repeat ? "" : budget_.spent_words();
-    log_error("{}", add_before_hint(cause->report, spent));
-    return end_failed(cause->rank, cause->words + spent, cause->exit_code);
+    std::string more = cause->would_repeat ? "" : budget_.spent_words();
+    if (is_saving) more = "; " + unsaved_words(cause->words);  // ranks were started only to save
+    log_error("{}", add_before_hint(cause->report, more));
+    return end_failed(cause->rank, cause->words + more, cause->exit_code);
   }
   recover(*cause);
 }

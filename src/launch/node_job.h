@@ -38,7 +38,8 @@ struct NodeJobOptions {
 };
 
 // As run_local_job. Further events: listening (host:port), joined (a node; rank: its number, -1: a
-// spare), node_lost (rank: its first; at once: ranks of other nodes may still write), layout (it
+// spare), node_lost (rank: its first; at once: ranks of other nodes may still write), node_unfit
+// (the same of one that is left out, since its ranks could not be started), layout (it
 // has changed: before, now, why, and what it continues from ("": the start), a line each). 75 also
 // where too few nodes join; the exit code of a node that refuses to start.
 [[nodiscard]] int run_node_job(const NodeJobOptions& options, const EventSink& sink);

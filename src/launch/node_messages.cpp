@@ -51,14 +51,23 @@ void queue_message(Channel* to, NodeMessage kind, std::string_view payload) {
 }
 
 std::string Hello::write() const {
-  return dump_message(
-      {{"host", host}, {"pid", pid}, {"cores", cores}, {"is_first", is_first}, {"slots", slots}});
+  return dump_message({{"host", host},
+                       {"pid", pid},
+                       {"cores", cores},
+                       {"is_first", is_first},
+                       {"slots", slots},
+                       {"id", id}});
 }
 
 Hello Hello::read(std::string_view text) {
   const Fields fields(text, "an agent's hello");
-  return {fields.text("host"), fields.number("pid", 1, INT32_MAX),
-          fields.number("cores", 1, 1 << 20), fields.flag("is_first"), fields.text("slots")};
+  if (fields.text("id").empty()) throw PeerError("an agent's hello without an id");
+  return {fields.text("host"),
+          fields.number("pid", 1, INT32_MAX),
+          fields.number("cores", 1, 1 << 20),
+          fields.flag("is_first"),
+          fields.text("slots"),
+          fields.text("id")};
 }
 
 std::string Drop::write() const { return dump_message({{"host", host}, {"pid", pid}}); }
@@ -139,7 +148,8 @@ std::string RankEnd::write() const {
                        {"exit_code", exit_code},
                        {"signal", signal},
                        {"was_killed", was_killed},
-                       {"words", shortened(words)}});
+                       {"words", shortened(words)},
+                       {"has_waited", has_waited}});
 }
 
 RankEnd RankEnd::read(std::string_view text) {
@@ -149,7 +159,8 @@ RankEnd RankEnd::read(std::string_view text) {
           static_cast<int>(fields.number("exit_code", 0, 255)),
           static_cast<int>(fields.number("signal", 0, 127)),
           fields.flag("was_killed"),
-          fields.text("words")};
+          fields.text("words"),
+          fields.flag("has_waited")};
 }
 
 std::string Verdict::write() const {

@@ -50,7 +50,8 @@ struct Hello {
   std::string host;
   int64_t pid = 0, cores = 1;
   bool is_first = false;   // the supervisor's own child
-  std::string slots = "";  // where its slot service listens
+  std::string slots = "";  // where its slot service listens: another place each time it joins
+  std::string id = "";     // of the process, random: the same each time it joins
   std::string write() const;
   static Hello read(std::string_view text);
 };
@@ -89,6 +90,7 @@ struct RankEnd {
   int exit_code = 0, signal = 0;  // signal: that killed it; 0: none
   bool was_killed = false;        // by its agent
   std::string words;              // its error, or its last line
+  bool has_waited = false;  // ranks of its node ended since one has waited for another in vain
   std::string write() const;
   static RankEnd read(std::string_view text);
 };

@@ -31,20 +31,24 @@ void NodeSupervisor::forget_previous() {
   }
 }
 
-void NodeSupervisor::give_up_previous(const std::string& why) {
+// After a stop signal they were only to be saved: nothing continues.
+std::string NodeSupervisor::give_up_previous(const std::string& why) {
   const std::string words = "the snapshots of the layout before cannot be used: " + why;
-  log_warning("{}; continuing from {}", words, o_.job.saved_words());
   report("recovery_failed", -1, words);
-  report("continued", -1, "storage");
   forget_previous();
+  if (stop_signal_ != 0) return words;
+  log_warning("{}; continuing from {}", words, o_.job.saved_words());
+  report("continued", -1, "storage");
+  return words;
 }
 
-// Of the generation that starts now.
-std::optional<int64_t> NodeSupervisor::use_previous() {
+// Of the generation that starts now; fault: why it has none.
+std::optional<int64_t> NodeSupervisor::use_previous(std::string* fault) {
   if (!previous_) return std::nullopt;
   const std::optional<int64_t> step = previous_step();
-  if (!step) give_up_previous("the last node that had some of them was lost");
-  if (step && !has_snapshots_) give_up_previous("the next layout has no memory for copies");
+  if (!step) *fault = give_up_previous("the last node that had some of them was lost");
+  if (step && !has_snapshots_)
+    *fault = give_up_previous("the next layout has no memory for copies");
   return previous_ ? step : std::nullopt;
 }
 
@@ -85,7 +89,7 @@ void NodeSupervisor::gather_to_save() {
   gather_fewer();
 }
 
-std::string NodeSupervisor::unsaved_words() {
+std::string NodeSupervisor::unsaved_words(const std::string& known) {
   const std::string short_of =
       choice_.shortage().empty() ? "" : "; fewer do not fit: " + choice_.shortage();
   const std::string lost = fmt::format("step {} could not be saved: the steps since {} are lost",
@@ -95,8 +99,8 @@ std::string NodeSupervisor::unsaved_words() {
     return fmt::format("{}; {}{}", given_up_words_, lost, is_known ? "" : short_of);
   }
   const std::string& why = ends_.lost_nodes().empty() ? why_ : ends_.lost_nodes().front().words;
-  return fmt::format("{}; {}: no other node has taken its place, so {}{}", why, stop_words(), lost,
-                     short_of);
+  return fmt::format("{}{}: no other node has taken its place, so {}{}",
+                     why == known ? "" : why + "; ", stop_words(), lost, short_of);
 }
 
 }  // namespace weft

@@ -72,7 +72,10 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       has_saved_ = has_saved_ || from.beat.has_saved;
       last_step_ = std::max(last_step_, from.beat.step);
       if (!from.beat.is_opened) return;
-      was_opened_ = true;
+      if (!std::exchange(was_opened_, true)) {  // who keeps earlier events writes them now
+        status_at_ = {};
+        report_status();
+      }
       if (phase_ == Phase::kRunning) forget_previous();  // all have loaded
       report_layout();
       opened_layout_ = layout_;
@@ -101,7 +104,7 @@ void NodeSupervisor::handle(JoinedAgent& from, const Frame& frame) {
       if (hung.generation != generation_ || hung.rank < 0 ||
           hung.rank / o_.job.num_ranks != from.node)
         return;
-      ends_.note_hung(hung.rank, hung.text.substr(0, hung.text.find('\n')));
+      ends_.note_hung(hung.rank, hung.text.substr(0, hung.text.find('\n')), hung.is_first);
       return report("hung", static_cast<int>(hung.rank), hung.text);
     }
     case NodeMessage::kSignal: {
@@ -160,18 +163,16 @@ void NodeSupervisor::handle_drop(JoinedAgent& from, const Drop& drop) {
                                 count == 0 ? "no agent is" : "two agents are", drop.pid, drop.host);
   } else {
     verdict = {verdict.generation, 0, fmt::format("{} has to leave", (*found)->name())};
-    dropped_.push_back(*(*found)->hello);
+    dropped_.push_back((*found)->hello->id);
     agents_.drop(**found, {verdict.generation, kPeerExit, kDroppedWords});
   }
   agents_.send(from, NodeMessage::kLeave, verdict.write());
 }
 
-// One that was cut off has not heard of it, and joins again. Another process has other slots, also
+// One that was cut off has not heard of it, and joins again. Another process has another id, also
 // where it has the same number, as in a container that was started again.
 bool NodeSupervisor::was_dropped(const Hello& hello) const {
-  return std::any_of(dropped_.begin(), dropped_.end(), [&](const Hello& dropped) {
-    return dropped.host == hello.host && dropped.pid == hello.pid && dropped.slots == hello.slots;
-  });
+  return std::find(dropped_.begin(), dropped_.end(), hello.id) != dropped_.end();
 }
 
 // A node that was dropped and may still have ranks. Nobody takes its place before it is lost.
@@ -211,10 +212,10 @@ bool NodeSupervisor::is_finishing() const {
 }
 
 // At once: who looks at the events meanwhile must not wait for what takes the node's place.
-bool NodeSupervisor::lose(int node, const std::string& words) {
+bool NodeSupervisor::lose(int node, const std::string& words, const char* event) {
   const bool had_ranks = ends_.lose(node, words);
   const bool is_part = had_ranks || phase_ != Phase::kRunning;  // else its ranks have done theirs
-  if (generation_ >= 0 && is_part) report("node_lost", node * o_.job.num_ranks, words);
+  if (generation_ >= 0 && is_part) report(event, node * o_.job.num_ranks, words);
   return had_ranks;
 }
 

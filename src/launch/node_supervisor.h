@@ -56,7 +56,8 @@ class NodeSupervisor {
   void report_spares();
   void handle_end(const JoinedAgent& from, const RankEnd& end);
   void look_for_lost();
-  bool lose(int node, const std::string& words);  // whether ranks ran there
+  // Whether ranks ran there.
+  bool lose(int node, const std::string& words, const char* event = "node_lost");
   void advance();
   // node_gathering.cpp
   void begin_gathering(const std::string& why);
@@ -110,8 +111,8 @@ class NodeSupervisor {
   void keep_previous();
   std::optional<int64_t> previous_step() const;
   void forget_previous();
-  void give_up_previous(const std::string& why);
-  std::optional<int64_t> use_previous();
+  std::string give_up_previous(const std::string& why);
+  std::optional<int64_t> use_previous(std::string* fault);
   // Asked to stop while nodes are missing.
   bool begin_saving(int64_t step);
   bool is_between_layouts() const;
@@ -119,7 +120,7 @@ class NodeSupervisor {
   void give_up_waiting();
   bool has_given_up() const { return !given_up_words_.empty(); }
   std::string stop_words() const;
-  std::string unsaved_words();
+  std::string unsaved_words(const std::string& known = "");  // known: said before it
 
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);
@@ -137,8 +138,8 @@ class NodeSupervisor {
   SignalPipe signals_;
   AgentTable agents_;
   std::unique_ptr<FirstAgent> first_;
-  std::vector<JoinedAgent*> nodes_;  // null: it has no agent
-  std::vector<Hello> dropped_;       // agents that may not come back
+  std::vector<JoinedAgent*> nodes_;   // null: it has no agent
+  std::vector<std::string> dropped_;  // ids of agents that may not come back
   NodeEnds ends_;
   LayoutChoice choice_;
   NodeLayout layout_;                   // of this generation

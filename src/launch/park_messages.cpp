@@ -41,14 +41,16 @@ Parked Parked::read(std::string_view text) {
 }
 
 std::string Hung::write() const {
-  return dump_message(
-      {{"generation", generation}, {"rank", rank}, {"text", shortened(text, kMaxStack)}});
+  return dump_message({{"generation", generation},
+                       {"rank", rank},
+                       {"text", shortened(text, kMaxStack)},
+                       {"is_first", is_first}});
 }
 
 Hung Hung::read(std::string_view text) {
   const MessageFields fields(text, "a rank that hangs");
   return {fields.number("generation", 0, INT64_MAX), fields.number("rank", 0, kMaxRanks - 1),
-          fields.text("text")};
+          fields.text("text"), fields.flag("is_first")};
 }
 
 std::string Resume::write() const {

@@ -35,6 +35,7 @@ struct Parked {
 struct Hung {
   int64_t generation = 0, rank = 0;
   std::string text;
+  bool is_first = false;  // found by itself, and not since others have lost a rank and this one not
   std::string write() const;
   static Hung read(std::string_view text);
 };

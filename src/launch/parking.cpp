@@ -18,6 +18,7 @@ void Parking::look() {
   if (!hung) return;
   begin(watch_.describe_hang(*hung));
   hurry(true);
+  has_found_ = true;
 }
 
 void Parking::begin(const std::string& reason) {
@@ -30,7 +31,7 @@ void Parking::begin(const std::string& reason) {
 
 void Parking::end() {
   began_.reset();
-  is_hurried_ = false;
+  is_hurried_ = has_found_ = false;
   static_cast<void>(watch_.find_hung(true));  // what it has seen of earlier processes
 }
 
@@ -56,7 +57,8 @@ bool Parking::is_late(int rank) const {
 // it starts has done nothing wrong.
 void Parking::kill(int rank) {
   if (!ranks_.world().failure(rank) && (is_hurried_ || !is_new(rank)))
-    report_hung_(rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid));
+    report_hung_(rank, watch_.describe_last(rank) + "\n" + process_stack(ranks_[rank].pid),
+                 is_hurried_ || has_found_);
   ranks_.kill(rank);
 }
 

@@ -15,8 +15,8 @@ namespace weft {
 class Parking {
  public:
   // report_hung: of a rank that is about to be killed; what it did last on the first line, its
-  // stack.
-  using ReportHung = std::function<void(int rank, const std::string& text)>;
+  // stack; whether somebody hangs for certain, and not only since a rank was lost.
+  using ReportHung = std::function<void(int rank, const std::string& text, bool is_first)>;
   // Both must outlive it.
   Parking(const JobOptions& options, LocalRanks& ranks, ReportHung report_hung);
 
@@ -41,6 +41,7 @@ class Parking {
   RankWatch watch_;
   std::optional<Clock::time_point> began_;
   bool is_hurried_ = false;
+  bool has_found_ = false;  // one that hangs, by its heartbeat
 };
 
 }  // namespace weft

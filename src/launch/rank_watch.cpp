@@ -37,14 +37,16 @@ std::string RankWatch::describe_hang(int rank) const {
 }
 
 // The others have waited for hang_ms; its own last sign may be a little younger. One that has
-// noticed is parking, has failed, or at least is not asked what else it does.
+// noticed is parking, has failed, or at least is not asked what else it does. Where nobody is known
+// to have waited the first step may take longer (HangWatch).
 bool RankWatch::is_hanging(int rank, bool is_missed) const {
   const LocalRanks::Process& process = ranks_[rank];
   if (!process.is_running || process.was_killed || ranks_.world().failure(rank)) return false;
   if (is_stopped_by_signal(process.pid)) return true;
   const RankSign sign = ranks_.world().heartbeat(rank).read();
   if (!options_.watches_hangs || sign.is_waiting) return false;
-  if (monotonic_ms() - sign.at_ms < ranks_.world().hang_ms() / 2) return false;
+  const int64_t times = is_missed || sign.has_stepped ? 1 : HangWatch::kFirstTimes;
+  if (monotonic_ms() - sign.at_ms < times * ranks_.world().hang_ms() / 2) return false;
   const bool is_excused = sign.phase == Phase::kStarting || sign.phase == Phase::kParking;
   return has_bound(sign.phase) || (is_missed && !is_excused);
 }

@@ -42,7 +42,23 @@ std::optional<uint32_t> FrameBounds::find(uint8_t kind) const {
 FrameWriter::FrameWriter(const Digest& key, FrameBounds bounds)
     : key_(bytes_of(key)), bounds_(std::move(bounds)) {}
 
+FrameWriter::FrameWriter(FrameWriter&& other) noexcept
+    : key_(other.key_),
+      bounds_(std::move(other.bounds_)),
+      number_(other.number_),
+      is_moved_(std::exchange(other.is_moved_, true)) {}
+
+FrameWriter& FrameWriter::operator=(FrameWriter&& other) noexcept {
+  if (this == &other) return *this;
+  key_ = other.key_;
+  bounds_ = std::move(other.bounds_);
+  number_ = other.number_;
+  is_moved_ = std::exchange(other.is_moved_, true);
+  return *this;
+}
+
 std::string FrameWriter::write(uint8_t kind, std::string_view payload) {
+  ensure(!is_moved_, "a frame of a writer that was moved from");
   const auto max_bytes = bounds_.find(kind);
   ensure(max_bytes && payload.size() <= *max_bytes,
          fmt::format("a frame of kind {} with {} bytes", kind, payload.size()));

@@ -47,11 +47,11 @@ class FrameBounds {
 class FrameWriter {
  public:
   FrameWriter(const Digest& key, FrameBounds bounds);
-  // Two frames with the same number would betray the key.
+  // Two frames with the same number would betray the key: one that was moved from writes no more.
   FrameWriter(const FrameWriter&) = delete;
   FrameWriter& operator=(const FrameWriter&) = delete;
-  FrameWriter(FrameWriter&&) = default;
-  FrameWriter& operator=(FrameWriter&&) = default;
+  FrameWriter(FrameWriter&& other) noexcept;
+  FrameWriter& operator=(FrameWriter&& other) noexcept;
   // The frame's bytes; they must be sent in the order of these calls.
   [[nodiscard]] std::string write(uint8_t kind, std::string_view payload);
 
@@ -59,6 +59,7 @@ class FrameWriter {
   HmacSha256 key_;
   FrameBounds bounds_;
   uint64_t number_ = 0;
+  bool is_moved_ = false;
 };
 
 class FrameReader {

@@ -65,7 +65,7 @@ struct ShmWorld::Header {
   std::atomic<int> stop;   // the signal
   OnceText aborted, memory_fault;
   std::atomic<bool> recovers, has_saved, has_stepped, is_opened, is_finishing;
-  std::atomic<bool> has_previous_slots, has_loaded;
+  std::atomic<bool> has_previous_slots, has_loaded, has_waited;
   std::atomic<int64_t> start_step, last_step, death_ms, run_generation;
   SharedWord generation;
   std::atomic<int64_t> lease_ms;
@@ -218,7 +218,11 @@ char* ShmWorld::map_block(int64_t offset, int64_t bytes) {
   return blocks_.back().part;
 }
 
-void ShmWorld::abort(const std::string& reason) { header_->aborted.write(reason); }
+void ShmWorld::abort(const std::string& reason, bool has_waited) {
+  if (has_waited && !is_aborted()) header_->has_waited.store(true);
+  header_->aborted.write(reason);
+}
+bool ShmWorld::has_waited() const { return header_->has_waited.load(); }
 bool ShmWorld::is_aborted() const { return header_->aborted.is_begun(); }
 std::string ShmWorld::abort_reason() const { return header_->aborted.read(); }
 
@@ -349,6 +353,7 @@ void ShmWorld::reset(const std::vector<int>& dead, int64_t step) {
   header_->num_patient.store(0);
   header_->is_finishing.store(false);
   header_->has_stepped.store(false);
+  header_->has_waited.store(false);
   header_->start_step.store(step);
   header_->aborted.clear();
   header_->memory_fault.clear();

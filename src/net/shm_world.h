@@ -65,9 +65,11 @@ class ShmWorld {
   char* map_block(int64_t offset, int64_t bytes);
   int64_t first_block() const;  // exists from the start
 
-  // Ends every wait in this world, now and later. The first reason is kept.
-  void abort(const std::string& reason);
+  // Ends every wait in this world, now and later. The first reason is kept. has_waited: it is that
+  // a rank has waited for another until its deadline.
+  void abort(const std::string& reason, bool has_waited = false);
   bool is_aborted() const;
+  bool has_waited() const;  // whether that was the first reason
   std::string abort_reason() const;
 
   // Waits for at most 20 ms; returns whether the target was reached. Between calls the caller

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "config/run_changes.h"
 #include "track/run_files.h"
 #include "train/mirror.h"
 #include "train/run_lock.h"
@@ -85,13 +86,18 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
   }
 }
 
-bool begin_events(const fs::path& dir) {
+bool begin_events(const fs::path& dir, const std::string& resolved, bool converts) {
   try {
     const std::vector<std::string> names = folder_names(dir);
-    const bool is_new = std::all_of(names.begin(), names.end(), [](const std::string& name) {
-      return name.starts_with('.') || name == kSecretFile;
+    const bool is_new = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name.starts_with('.') || name == kSecretFile ||
+             (name == "events.jsonl" && has_events(dir));
     });
-    if (!is_new && !is_run_dir(dir)) return false;
+    const bool is_ours =
+        find_stored_run(dir) == StoredRun::kWhole &&
+        compare_runs(read_stored_run(dir), resolved, "the stored run.yaml", converts)
+            .refused.empty();
+    if (!is_new && !is_ours) return false;
     FileWriter(dir / "events.jsonl", FileWriter::Mode::kAppend).write("");
     return true;
   } catch (const Error& e) {

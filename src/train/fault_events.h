@@ -32,9 +32,11 @@ struct RunFailure {
 void report_failure(const std::filesystem::path& dir, const RunFailure& failure,
                     const std::vector<HungRank>& hung = {});
 
-// Of a start that failed before it opened the directory: whether its events may be written, since a
-// run is there, or nothing but what such a start leaves. Makes events.jsonl.
-bool begin_events(const std::filesystem::path& dir);
+// Of a start that failed before it opened the directory: whether its events may be written, since
+// this run is there (which has this resolved run file, and may convert states), or nothing but what
+// such a start leaves. Makes events.jsonl.
+bool begin_events(const std::filesystem::path& dir, const std::string& resolved,
+                  bool converts = false);
 
 // Before a start has opened the directory, its events.jsonl is missing or an earlier start's: what
 // happens until then is written later, with its own time, while rank 0 may write too.
@@ -49,7 +51,8 @@ class EarlyEvents {
   std::vector<std::pair<Write, std::string>> kept_;
 };
 
-// The loss of a node, by its ranks, when it is found. Rank 0 may still write, unless it was there.
+// The loss of a node, by its ranks, when it is found: 0 where they could not be started. Rank 0 may
+// still write, unless it was there.
 void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_ranks,
                       const std::string& text, const std::string& time = "");
 

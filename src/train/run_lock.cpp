@@ -116,8 +116,7 @@ int RunLock::open(const fs::path& dir, const SharedStorage& shared) {
   } else if (!is_shared || !has_no_flock(errno)) {
     return errno;
   }
-  if (is_shared && shared.has_lease)
-    lease_ = std::make_unique<Lease>(lease_file(dir), shared.times);
+  if (is_shared) lease_ = std::make_unique<Lease>(lease_file(dir), shared.times);
   return 0;
 }
 

@@ -13,7 +13,6 @@ namespace weft {
 struct SharedStorage {
   std::optional<bool> is_shared;
   LeaseTimes times;
-  bool has_lease = true;  // false: a rank that gets this lock takes it
 };
 
 // Held while a run decides where it starts and while it writes; released however the process ends.
@@ -33,6 +32,8 @@ class RunLock {
   // RunError where a process of another machine has taken the directory over.
   void check();
   int fd() const { return fd_; }
+  // The lease alone: for a process that gets this lock (net/kept_lock.h) and takes one of its own.
+  void release_lease() { lease_.reset(); }
   bool is_lost() { return lease_ && lease_->is_lost(); }  // as far as its heartbeat knows
 
  private:

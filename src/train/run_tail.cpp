@@ -54,15 +54,18 @@ bool is_step_folder(const Json& event) {
 }
 
 // A node and ranks that are lost together are one death. A loss counts when the run has gone on, or
-// as long as it waits; one that ends the run is no more counted than a rank's.
+// as long as it waits; one that ends the run is no more counted than a rank's. A node that had no
+// ranks, since it could not start them, has cost nothing.
 class DeathCount {
  public:
-  void add(const std::string& event) {
+  void add(const std::string& event, const Json& fields) {
     const bool goes_on = event == "recovered" || event == "started" || event == "layout" ||
                          event == "finished" || event == "stopped";
     if (event == "rank_died" || (is_node_lost_ && goes_on)) ++count_;
+    const Json* ranks = fields.find("ranks");
+    const bool had_ranks = !ranks || !ranks->is_array() || !ranks->as_array().empty();
     if (event == "node_lost")
-      is_node_lost_ = true;
+      is_node_lost_ = is_node_lost_ || had_ranks;
     else if (event == "rank_died" || goes_on || event == "rank failed" || event == "failed")
       is_node_lost_ = false;
   }
@@ -146,7 +149,7 @@ EventTail read_events(const fs::path& events) {
     if (name == "finished" || name == "stopped" || name == "failed" || name == "rank failed")
       tail.end = json;
     if (name == "checkpoint" && is_step_folder(*json)) tail.checkpoint = json;
-    deaths.add(name);
+    deaths.add(name, *json);
     tail.last = std::move(json);
   }
   tail.num_deaths = deaths.count();

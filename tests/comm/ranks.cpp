@@ -48,7 +48,7 @@ struct Together {
     o.store = endpoint;
     o.deadline_ms = options.world.deadline_ms;
     o.chunk_bytes = options.world.chunk_bytes;
-    if (node) o.on_abort = [node](const std::string& reason) { node->abort(reason); };
+    if (node) o.on_abort = [node](const std::string& reason, bool) { node->abort(reason); };
     return make_gloo_comm(o);
   }
   std::unique_ptr<Comm> make_comm_on_device(std::unique_ptr<Comm> host, Rank* me) const {

@@ -205,7 +205,7 @@ TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
   const TinyRun run;
   NodeRun nodes(run, "nodes",
                 with(kExact, {"train.steps=100000", "checkpoint.every=1000",
-                              "launch.snapshot_every=3", "launch.join_timeout_s=3"}));
+                              "launch.snapshot_every=3", "launch.join_timeout_s=10"}));
   nodes.join();
   ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
   nodes.agent().send(SIGKILL);
@@ -214,7 +214,7 @@ TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
   EXPECT_FALSE(has_logged(nodes.train(), "no other node has joined"));  // recorded before
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 75) << train.err;
-  expect_parts(train.err, {"no other node has joined within 3 s: saving step ",
+  expect_parts(train.err, {"no other node has joined within 10 s: saving step ",
                            ", which memory had, is saved"});
   EXPECT_TRUE(event_lines(run.dir("nodes"), "stopped").empty());
   const std::vector<Json> saved = event_lines(run.dir("nodes"), "checkpoint");

@@ -101,12 +101,12 @@ TEST(Hang, ARankStoppedWhileAnswering) {
 TEST(Hang, WithoutABudgetTheRankThatHangsIsTheCause) {
   const TinyRun run;
   std::vector<std::string> sets =
-      sets_of(run, "hit", {"parallel.dp=2", "parallel.tp=2", "launch.hang_timeout_s=1"});
+      sets_of(run, "hit", {"parallel.dp=2", "parallel.tp=2", "launch.hang_timeout_s=3"});
   sets.insert(sets.end(), {"launch.max_restarts=0", "train.steps=100000"});
   Program program(run.words("train", sets));
   ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 10; }));
   ::kill(children_of(program.pid()).at(3), SIGSTOP);
-  const Ended ended = program.wait(20);
+  const Ended ended = program.wait(60);
   EXPECT_EQ(ended.exit_code, 75) << ended.err;
   expect_parts(ended.err,
                {"rank 3 hangs and is killed (", "error: rank 3 hung (",

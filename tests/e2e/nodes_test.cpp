@@ -116,6 +116,10 @@ TEST(Nodes, AnAgentNeedsTheSecretAndARun) {
   EXPECT_EQ(ended.exit_code, 2);
   expect_parts(ended.err, {"nothing", "cannot be read"});
   expect_parts(ended.err, {"waiting up to 1 s for the secret file"});
+  std::filesystem::create_symlink("loop", run / "loop");  // as a folder that is closed to this user
+  ended = join(run / "loop");
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_EQ(ended.err.find("waiting up to"), std::string::npos) << ended.err;
   run.write("open", "0123456789abcdef\n");
   ended = join(run / "open");
   EXPECT_EQ(ended.exit_code, 2);

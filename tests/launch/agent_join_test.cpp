@@ -1,6 +1,8 @@
 // tests/launch/agent_join_test.cpp: an agent, and what it may find at the address that it joins.
 #include <thread>
 
+#include "launch/node_messages.h"
+#include "net/channel_acceptor.h"
 #include "net/handshake.h"
 #include "net/socket.h"
 #include "tests/launch/node_job.h"
@@ -55,6 +57,29 @@ TEST_F(AgentJoin, ARunThatEndsDuringTheFirstHandshakeIsNoWrongInput) {
   close_after_answer(next());
   listener_.reset();
   EXPECT_EQ(agent->wait(), 75) << agent->text();
+}
+
+// By which it is known where it was asked to leave, and joins again since it has not heard of it.
+TEST_F(AgentJoin, AnAgentThatJoinsAgainHasTheSameIdAndAnotherSlotService) {
+  ChannelAcceptor acceptor("127.0.0.1", "0", Secret::from_file(secret()),
+                           Identity{kSupervisorService}, node_message_bounds());
+  endpoint_ = acceptor.endpoint();
+  const auto next_hello = [&] {
+    for (;;) {
+      std::vector<Channel> channels = acceptor.accept_known();
+      if (!channels.empty()) return Hello::read(channels[0].receive(kLongMs).payload);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  const auto agent = join("agent");
+  const Hello first = next_hello(), again = next_hello();  // the connection is closed in between
+  EXPECT_EQ(first.id.size(), 32U);
+  EXPECT_EQ(again.id, first.id);
+  EXPECT_NE(again.slots, first.slots);
+  const auto other = join("other");
+  Hello hello = next_hello();
+  while (hello.pid != other->pid()) hello = next_hello();
+  EXPECT_NE(hello.id, first.id);
 }
 
 TEST_F(AgentJoin, ASecretThatIsRefusedTwiceIsWrong) {

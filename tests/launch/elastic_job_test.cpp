@@ -25,10 +25,13 @@ TEST_F(ElasticJob, ContinuesWithFewerNodesAndTheRestWaits) {
 }
 
 TEST_F(ElasticJob, StartsWithTheNodesThatCame) {
-  train({"train"}, {{"NODES", "4"}, {"ELASTIC", "421"}, {"JOIN_MS", "1500"}, {"SHORT", "4"}});
+  train({"train"}, {{"NODES", "4"}, {"ELASTIC", "421"}, {"JOIN_MS", "4000"}, {"SHORT", "4"}});
   const auto agent = join("agent"), spare = join("spare");
   ASSERT_TRUE(all_train(4)) << train_->text();
-  EXPECT_TRUE(train_->says("3 of 4 nodes joined within 1 s: dp=4 on 2 nodes")) << train_->text();
+  EXPECT_TRUE(train_->says("3 of 4 nodes joined within 4 s: dp=4 on 2 nodes")) << train_->text();
+  ASSERT_TRUE(train_->says("event layout -1 dp=8 on 4 nodes\ndp=4 on 2 nodes\n")) << train_->text();
+  const std::string text = train_->text();  // what was kept until then comes before it
+  EXPECT_LT(text.find("the run directory is open"), text.find("event layout -1 ")) << text;
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait(), 143) << train_->text();
   EXPECT_EQ(agent->wait(), 143);
@@ -45,7 +48,7 @@ TEST_F(ElasticJob, SkipsLayoutsThatDoNotFit) {
 }
 
 TEST_F(ElasticJob, NamesWhatIsMissingWhereNothingFits) {
-  train({"train"}, {{"ELASTIC", "21"}, {"SHORT", "1"}, {"JOIN_MS", "3000"}});
+  train({"train"}, {{"ELASTIC", "21"}, {"SHORT", "1"}, {"REJOIN_MS", "3000"}});
   const auto agent = join("agent");
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent->send(SIGKILL);
@@ -87,6 +90,8 @@ TEST_F(ElasticJob, LeavesOutANodeThatCannotStartWithoutCostToItsBudget) {
     EXPECT_TRUE(unfit->says("this node cannot start its ranks: cannot allocate ")) << unfit->text();
     EXPECT_TRUE(train_->says("; it is left out until its agent is started again"));
     EXPECT_EQ(train_->count("(restart "), 0) << train_->text();
+    EXPECT_TRUE(train_->says("event node_unfit 2 node 1, ")) << train_->text();
+    EXPECT_EQ(train_->count("event node_lost"), 0) << train_->text();
     const auto fit = join(fmt::format("fit{}", snapshots));
     ASSERT_TRUE(all_train(4)) << train_->text();
     fit->send(SIGKILL);
@@ -221,6 +226,39 @@ TEST_F(ElasticJob, ASignalWhileANodeIsMissingSavesWhatMemoryHas) {
   }
 }
 
+TEST_F(ElasticJob, ASignalWhereTheSmallerLayoutHasNoMemoryForSlotsSaysWhatIsLost) {
+  train({"snapshot"}, {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"BARE", "1"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 75) << train_->text();
+  EXPECT_TRUE(
+      train_->says("event failed -1 the snapshots of the layout before cannot be used: the "
+                   "next layout has no memory for copies; node 1, "))
+      << train_->text();
+  EXPECT_EQ(train_->count("continuing from"), 0) << train_->text();
+  EXPECT_EQ(train_->count("event continued -1 storage"), 0) << train_->text();
+}
+
+// What would happen again is no reason to try again; a hint stays the last line.
+TEST_F(ElasticJob, AFullDiskWhileMemoryIsSavedIsNoLostRank) {
+  train({"snapshot"}, {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"FULL_DISK", ""}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  ASSERT_TRUE(train_->says("waiting for another node: weft agent")) << train_->text();
+  train_->send(SIGTERM);
+  EXPECT_EQ(train_->wait(), 1) << train_->text();
+  EXPECT_EQ(train_->count(" ended with exit code 1: the disk is full; node 1, "), 2)
+      << train_->text();
+  EXPECT_EQ(train_->count("the newest checkpoint are lost\n  hint: make room\n"), 1)
+      << train_->text();
+  EXPECT_EQ(train_->count("; SIGTERM: no other node has taken its place, so step "), 2)
+      << train_->text();
+}
+
 // The layout is being checked when the signal arrives, at an agent that has no ranks.
 TEST_F(ElasticJob, ASignalBetweenTwoLayoutsSavesWhatMemoryHas) {
   train({"snapshot"},
@@ -250,7 +288,7 @@ TEST_F(ElasticJob, ASignalWhereFewerNodesDoNotFitSaysWhatIsLost) {
 
 TEST_F(ElasticJob, WhatMemoryHasIsSavedWhereNobodyJoinsInTime) {
   train({"snapshot"},
-        {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"JOIN_MS", "3000"}});
+        {{"ELASTIC", "21"}, {"FEWEST", "2"}, {"SNAPSHOTS", "1"}, {"REJOIN_MS", "3000"}});
   const auto agent = join("agent");
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent->send(SIGKILL);
@@ -270,7 +308,7 @@ TEST_F(ElasticJob, AnElasticRunSavesToo) {
                        {"FEWEST", "2"},
                        {"SNAPSHOTS", "1"},
                        {"SHORT", "2"},
-                       {"JOIN_MS", "3000"}});
+                       {"REJOIN_MS", "3000"}});
   const auto first = join("first"), second = join("second");
   ASSERT_TRUE(all_train(6)) << train_->text();
   first->send(SIGKILL);
@@ -284,7 +322,7 @@ TEST_F(ElasticJob, WhereFewerNodesDoNotFitTheEndSaysWhatIsLost) {
                        {"FEWEST", "2"},
                        {"SNAPSHOTS", "1"},
                        {"SHORT", "1"},
-                       {"JOIN_MS", "3000"}});
+                       {"REJOIN_MS", "3000"}});
   const auto agent = join("agent");
   ASSERT_TRUE(all_train(4)) << train_->text();
   agent->send(SIGKILL);

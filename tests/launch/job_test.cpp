@@ -250,6 +250,27 @@ TEST(Job, ARankThatASignalHasStoppedIsTheCause) {
   expect_no_rank_left(job, 3);
 }
 
+// A save has no deadline, and nobody waits for it: the one that failed is the cause.
+TEST(Job, ARankThatSavesForLongWhileAnotherOnesGpuFailsIsNotToBlame) {
+  Supervisor job({"2", "save_long", "1"});
+  EXPECT_EQ(job.wait(), 75);
+  expect_part(job.err(), "error: rank 1 ended with exit code 75: a GPU failed\n");
+  expect_part(job.out(), "event failed 1 ");
+  EXPECT_EQ(job.out().find("event hung"), std::string::npos) << job.out();
+  expect_no_rank_left(job, 2);
+}
+
+// What the first one does is not known; that the last one does nothing is.
+TEST(Job, ARankThatASignalHasStoppedIsToBlameBeforeOneThatIsSilent) {
+  Supervisor job({"3", "two_hang", "1"});
+  ASSERT_TRUE(job.wait_for("hangs"));
+  ASSERT_EQ(::kill(job.pid_of(2), SIGSTOP), 0);
+  EXPECT_EQ(job.wait(), 75);
+  expect_part(job.out(), "event hung 0 ");
+  expect_part(job.out(), "event failed 2 rank 2 hung (");
+  expect_no_rank_left(job, 3);
+}
+
 TEST(Job, DifferentCallsAreNamed) {
   Supervisor job({"2", "other_call", "1"});
   EXPECT_EQ(job.wait(), 70);

@@ -22,6 +22,16 @@ class NodeDrop : public testing::NodeJob {
     ::gethostname(name, sizeof name - 1);
     return name;
   }
+  // Its agent, which stands still, does not reap it. A busy machine may be late to end it.
+  static bool has_ended(pid_t rank) {
+    std::string text;
+    for (int i = 0; i < 1000 && text.find(") Z ") == std::string::npos; ++i) {
+      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::ifstream file(fmt::format("/proc/{}/stat", rank));
+      std::getline(file, text);
+    }
+    return text.find(") Z ") != std::string::npos;
+  }
   void end() {
     train_->send(SIGTERM);
     EXPECT_EQ(train_->wait(), 143) << train_->text();
@@ -51,7 +61,7 @@ TEST_F(NodeDrop, ASpareTakesThePlaceOfANodeThatIsReportedAsLost) {
 
 // It has not heard that it has to leave. Until its lease has ended nobody takes its place.
 TEST_F(NodeDrop, RanksOfADroppedAgentThatStandsStillEndBeforeTheNodeIsLost) {
-  ::setenv("SILENCE_MS", "2000", 1);
+  ::setenv("SILENCE_MS", "4000", 1);
   train({"train"});
   const auto lost = join("lost");
   ASSERT_TRUE(all_train(4));
@@ -62,12 +72,7 @@ TEST_F(NodeDrop, RanksOfADroppedAgentThatStandsStillEndBeforeTheNodeIsLost) {
   lost->send(SIGSTOP);
   EXPECT_EQ(report_lost_node(options(), host(), lost->pid()), 0);
   ASSERT_TRUE(train_->says("event node_lost 2 node 1, ")) << train_->text();
-  for (const pid_t rank : ranks) {  // ended; its agent, which stands still, has not reaped it
-    std::ifstream file(fmt::format("/proc/{}/stat", rank));
-    std::string text;
-    std::getline(file, text);
-    EXPECT_NE(text.find(") Z "), std::string::npos) << text;
-  }
+  for (const pid_t rank : ranks) EXPECT_TRUE(has_ended(rank)) << rank;
   ASSERT_TRUE(all_train(4, 2)) << train_->text();
   lost->send(SIGCONT);
   EXPECT_EQ(lost->wait(), 75);
@@ -94,10 +99,10 @@ TEST_F(NodeDrop, APlaceOfADroppedAgentIsGivenAwayOnlyWhenItIsLost) {
 
 // As above, with an agent that keeps sending beats and comes back.
 TEST_F(NodeDrop, ADroppedAgentIsNotAnsweredAndMayNotJoinAgain) {
-  train({"train"}, {{"SILENCE_MS", "2000"}});
+  train({"train"}, {{"SILENCE_MS", "4000"}});
   const auto other = join("other");
   ASSERT_TRUE(all_train(4));
-  const Hello hello{"elsewhere", 4711, 1, false, "127.0.0.1:9"};
+  Hello hello{"elsewhere", 4711, 1, false, "127.0.0.1:9", "one"};
   const auto connect = [&] {
     Channel channel =
         Channel::connect(parse_endpoint(endpoint_), Secret::from_file(secret()),
@@ -111,19 +116,22 @@ TEST_F(NodeDrop, ADroppedAgentIsNotAnsweredAndMayNotJoinAgain) {
   EXPECT_EQ(report_lost_node(options(), hello.host, hello.pid), 0);
   EXPECT_EQ(kind_of(first.receive(kLongMs)), NodeMessage::kLeave);
   try {
-    for (int i = 0; i < 400; ++i) {
+    for (int i = 0; i < 800; ++i) {
       first.send(static_cast<uint8_t>(NodeMessage::kBeat), Beat{}.write(), kLongMs);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       EXPECT_FALSE(first.try_receive());
     }
-    ADD_FAILURE() << "it is still there after 20 s";
+    ADD_FAILURE() << "it is still there after 40 s";
   } catch (const PeerError&) {  // the supervisor has closed the connection
   }
   EXPECT_TRUE(train_->says("elsewhere (")) << train_->text();
   EXPECT_TRUE(train_->says(") has left")) << train_->text();
+  hello.slots = "127.0.0.1:10";  // an agent has another slot service each time it joins
   const Frame answer = connect().receive(kLongMs);
   ASSERT_EQ(kind_of(answer), NodeMessage::kLeave);
   EXPECT_EQ(Verdict::read(answer.payload).exit_code, 75);
+  hello.id = "another";  // a process in a container that was started again
+  EXPECT_EQ(kind_of(connect().receive(kLongMs)), NodeMessage::kWelcome);
   EXPECT_EQ(train_->count("event node_lost"), 0) << train_->text();
   end();
 }

@@ -78,9 +78,11 @@ TEST(NodeEnds, WhatTheAgentKilledIsNoCause) {
 // Its agent reports it, then kills it; the others have only waited for it.
 TEST(NodeEnds, ARankThatHungComesBeforeThoseWhoWaitedForIt) {
   NodeEnds ends(2, 2);
-  ends.note(exited(0, 75, "rank 0 waited 2.0 s for rank 1"), 0);
-  ends.note_hung(2, "update, step 7");
-  ends.note_hung(3, "update, step 8");
+  RankEnd waited = exited(0, 75, "rank 0 waited 2.0 s for rank 1");
+  waited.has_waited = true;
+  ends.note(waited, 0);
+  ends.note_hung(2, "update, step 7", false);
+  ends.note_hung(3, "update, step 8", false);
   for (const int rank : {3, 2, 1}) ends.note(killed(rank, SIGKILL, true), 0);
   const auto cause = ends.cause();
   ASSERT_TRUE(cause);
@@ -92,9 +94,21 @@ TEST(NodeEnds, ARankThatHungComesBeforeThoseWhoWaitedForIt) {
   EXPECT_FALSE(cause->would_repeat);
 }
 
+// A GPU fails, which is exit 75 too; another rank may need long for what it does then.
+TEST(NodeEnds, ARankThatIsFoundToHangAfterAnotherHasFailedIsNoCauseOfThat) {
+  for (const bool is_first : {false, true}) {
+    NodeEnds ends(2, 2);
+    ends.note(exited(1, 75, "GPU 1 is lost"), 0);
+    ends.note_hung(2, "update, step 7", is_first);
+    for (const int rank : {2, 3, 0}) ends.note(killed(rank, SIGKILL, true), 0);
+    ASSERT_TRUE(ends.cause());
+    EXPECT_EQ(ends.cause()->rank, is_first ? 2 : 1);
+  }
+}
+
 TEST(NodeEnds, ADeathComesBeforeARankThatHung) {
   NodeEnds ends(2, 2);
-  ends.note_hung(2, "update, step 7");
+  ends.note_hung(2, "update, step 7", true);
   ends.note(killed(2, SIGKILL, true), 0);
   ends.note(killed(1, SIGSEGV), 0);
   EXPECT_EQ(ends.cause()->rank, 1);

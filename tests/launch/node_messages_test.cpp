@@ -43,11 +43,12 @@ TEST(NodeMessages, AStartIsReadAsItWasWritten) {
 }
 
 TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
-  const Hello hello = Hello::read(Hello{"node7", 4711, 8, true, "10.0.0.7:99"}.write());
+  const Hello hello = Hello::read(Hello{"node7", 4711, 8, true, "10.0.0.7:99", "a1b2"}.write());
   EXPECT_EQ(hello.host, "node7");
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_TRUE(hello.is_first);
   EXPECT_EQ(hello.slots, "10.0.0.7:99");
+  EXPECT_EQ(hello.id, "a1b2");
   const Drop drop = Drop::read(Drop{"node7", 4711}.write());
   EXPECT_EQ(drop.host, "node7");
   EXPECT_EQ(drop.pid, 4711);
@@ -67,11 +68,12 @@ TEST(NodeMessages, OtherMessagesAreReadAsTheyWereWritten) {
   EXPECT_TRUE(beat.has_saved);
   EXPECT_FALSE(beat.is_finishing);
   EXPECT_TRUE(beat.has_stepped);
-  const RankEnd end = RankEnd::read(RankEnd{2, 5, 0, 9, true, "gone"}.write());
+  const RankEnd end = RankEnd::read(RankEnd{2, 5, 0, 9, true, "gone", true}.write());
   EXPECT_EQ(end.rank, 5);
   EXPECT_EQ(end.signal, 9);
   EXPECT_TRUE(end.was_killed);
   EXPECT_EQ(end.words, "gone");
+  EXPECT_TRUE(end.has_waited);
   const Verdict verdict = Verdict::read(Verdict{1, 2, "storage is not shared"}.write());
   EXPECT_EQ(verdict.exit_code, 2);
   EXPECT_EQ(read_number(write_number(-15)), -15);

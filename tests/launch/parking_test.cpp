@@ -41,7 +41,7 @@ class ParkingTest : public ::testing::Test {
   LocalRanks ranks_{options_};
   std::vector<int> hung_;
   Parking parking_{options_, ranks_,
-                   [this](int rank, const std::string&) { hung_.push_back(rank); }};
+                   [this](int rank, const std::string&, bool) { hung_.push_back(rank); }};
 };
 
 // Reading a stack takes up to seconds, during which an agent gives no sign of life.

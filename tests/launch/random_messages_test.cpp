@@ -45,7 +45,8 @@ class Dice {
 int num_rounds() { return std::getenv("FULL") != nullptr ? 60 : 2; }
 
 Hello hello_of(Dice& dice) {
-  return {dice.one_in(2) ? "n1" : "n2", 1 + dice.below(9), 1, dice.one_in(10), "127.0.0.1:9"};
+  return {dice.one_in(2) ? "n1" : "n2", 1 + dice.below(9), 1, dice.one_in(10), "127.0.0.1:9",
+          std::to_string(dice.below(9))};
 }
 
 Beat beat_of(Dice& dice) {

@@ -5,7 +5,8 @@
 // in which numbers of them it may continue; SHORT ("2"): those for which memory does not suffice;
 // SNAPSHOTS: ranks have slots, except in layouts of BARE ("1") nodes; GRACE_MS and UNKILLABLE_MS:
 // of JobOptions; PARK_MS: likewise; NODE_NAMES ("n[1-2]"): where an engine has started agents;
-// BUILD: the commit that it claims; SILENCE_MS: after which an agent stops its ranks, and after
+// JOIN_MS: how long it waits for nodes, REJOIN_MS: after the first start; BUILD: the commit that it
+// claims; FULL_DISK: no rank can save; SILENCE_MS: after which an agent stops its ranks, and after
 // twice as much its node is lost. rank_program agent --join HOST:PORT --secret-file FILE: the agent
 // of a node.
 #include <sched.h>
@@ -20,6 +21,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -60,6 +62,7 @@ int train_for_ever(const RankContext& me, Comm& comm, float* data, int64_t count
     world.note_step(step);
     if (stop == 0) continue;
     sleep_ms(save_ms);
+    if (std::getenv("FULL_DISK") != nullptr) throw RunError("the disk is full", "make room");
     say(fmt::format("rank {} saved", comm.rank()));
     return 128 + static_cast<int>(stop);
   }
@@ -141,6 +144,20 @@ int run_rank(const RankContext& me, const std::string& what, int arg) {
     for (;;) ::pause();
   }
   if ((what == "hang" || what == "ignore_stop") && is_chosen) {
+    say("hangs");
+    for (;;) sleep_ms(1000);
+  }
+  if (what == "save_long") {  // while another one's GPU fails
+    if (!is_chosen) {
+      me.world->heartbeat(me.local_rank()).note(Phase::kSaving, 1);
+      for (;;) sleep_ms(1000);
+    }
+    sleep_ms(600);
+    me.world->abort("a GPU failed");  // as the trainer does for every PeerError
+    throw PeerError("a GPU failed");
+  }
+  if (what == "two_hang" && !is_chosen) {
+    me.world->heartbeat(me.local_rank()).note(Phase::kPasses, 1);
     say("hangs");
     for (;;) sleep_ms(1000);
   }
@@ -228,7 +245,10 @@ int run_nodes(const JobOptions& job, int num_nodes, const EventSink& sink) {
   };
   options.join_ms = number_of("JOIN_MS", 20'000);
   options.lost_ms = 2 * number_of("SILENCE_MS", options.lost_ms / 2);
-  return run_node_job(options, sink);
+  return run_node_job(options, [&](const char* event, int rank, const std::string& text) {
+    if (std::string(event) == "started") options.join_ms = number_of("REJOIN_MS", options.join_ms);
+    sink(event, rank, text);
+  });
 }
 
 int run(int argc, char** argv) {
@@ -241,16 +261,19 @@ int run(int argc, char** argv) {
   JobOptions options;
   options.num_ranks = std::stoi(words[1]);
   if (words[2] == "report") options.argv = words;  // else taken from /proc
-  options.deadline_ms = words[2] == "hang" ? 500 : 30'000;
+  const bool hangs = words[2] == "hang" || words[2] == "two_hang" || words[2] == "save_long";
+  options.deadline_ms = hangs ? 500 : 30'000;
+  options.watches_hangs = hangs && words[2] != "hang";
   // Time for well-behaved ranks to report what ended them, even on a busy machine.
-  if (words[2] != "deaf" && words[2] != "hang") options.grace_ms = 10'000;
+  if (words[2] != "deaf" && !hangs) options.grace_ms = 10'000;
   options.grace_ms = number_of("GRACE_MS", options.grace_ms);
   options.unkillable_ms = number_of("UNKILLABLE_MS", options.unkillable_ms);
   if (words[2] == "no_program") options.program = "/nowhere/weft";
   const EventSink sink = [](const char* event, int rank, const std::string& text) {
     say(fmt::format("event {} {} {}", event, rank, text));
   };
-  options.on_status = [last = std::string()](const JobStatus& status) mutable {
+  options.on_status = [last = std::string(), was_opened = false](const JobStatus& status) mutable {
+    if (status.is_opened && !std::exchange(was_opened, true)) say("the run directory is open");
     if (status.cause != last) say("cause: " + status.cause);
     last = status.cause;
   };
@@ -273,7 +296,8 @@ int main(int argc, char** argv) {
   try {
     return weft::run(argc, argv);
   } catch (const weft::Error& e) {
-    weft::note_rank_failure(e.what());
+    const std::string hint = e.hint().empty() ? "" : "\n  hint: " + e.hint();
+    weft::note_rank_failure(e.what() + hint);
     std::fprintf(stderr, "error: %s\n", e.what());
     return e.exit_code();
   }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tests/hex.h"
+#include "tests/io/temporary_folder.h"
 
 namespace weft::testing {
 namespace {
@@ -146,6 +147,24 @@ TEST(Frame, RandomBytesAreNeverAFrame) {
     } catch (const PeerError&) {
       continue;
     }
+  }
+}
+
+// Its frames would have the numbers of those that the other one writes.
+TEST(Frame, AWriterThatWasMovedFromWritesNoMore) {
+  FrameWriter first(key_of(0), kBounds), other(key_of(1), kBounds);
+  FrameReader reader(key_of(0), kBounds);
+  std::vector<FrameWriter*> moved = {&first};
+  reader.feed(first.write(7, "one"));
+  FrameWriter second = std::move(first);
+  moved.push_back(&second);
+  reader.feed(second.write(7, "two"));
+  other = std::move(second);
+  reader.feed(other.write(7, "three"));
+  for (const char* text : {"one", "two", "three"}) EXPECT_EQ(reader.next(), (Frame{7, text}));
+  for (FrameWriter* from : moved) {
+    const std::string error = error_of<BugError>([&] { static_cast<void>(from->write(7, "x")); });
+    EXPECT_NE(error.find("moved from"), std::string::npos) << error;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "config/run_config.h"
 #include "tests/io/temporary_folder.h"
 #include "track/run_files.h"
 
@@ -29,6 +30,14 @@ class FaultEvents : public ::testing::Test {
   }
   void begin() const { std::ofstream(folder_ / "events.jsonl") << "{\"event\": \"started\"}\n"; }
 
+  // Of a run with this model.
+  std::string resolved(const std::string& model) const {
+    const testing::TemporaryFolder other;
+    std::ofstream(other / "run.yaml")
+        << "name: x\nmodel: {path: " << model << "}\ndata: {train: [t.txt]}\n";
+    return RunFile(other / "run.yaml", {}).resolved();
+  }
+
   testing::TemporaryFolder folder_;
 };
 
@@ -39,6 +48,12 @@ TEST_F(FaultEvents, ALostNodeHasItsRanks) {
   EXPECT_EQ(last().find("rank")->as_int(), 4);
   EXPECT_EQ(last().find("message")->as_string(), "node 2 was lost");
   EXPECT_EQ(last().find("ranks")->dump(), Json(Json::Array{Json(4), Json(5)}).dump());
+}
+
+TEST_F(FaultEvents, ANodeThatCouldNotStartItsRanksHasNone) {
+  begin();
+  report_node_loss(folder_.path(), 4, 0, "node 2 cannot start its ranks");
+  EXPECT_TRUE(last().find("ranks")->as_array().empty());
 }
 
 // Rank 0 may be writing a line, unless it was on that node.
@@ -83,14 +98,24 @@ TEST_F(FaultEvents, BeforeTheRunHasBegunNothingIsWritten) {
 TEST_F(FaultEvents, AStartThatFailsEarlyTouchesNobodyElsesFolder) {
   std::ofstream(folder_ / ".lock") << "";
   std::ofstream(folder_ / "secret") << "";
-  EXPECT_TRUE(begin_events(folder_.path()));
+  EXPECT_TRUE(begin_events(folder_.path(), resolved("a")));
+  begin();
+  EXPECT_TRUE(begin_events(folder_.path(), resolved("a")));  // the second such start
+  EXPECT_EQ(text(), "{\"event\": \"started\"}\n");
   std::filesystem::remove(folder_ / "events.jsonl");
   std::ofstream(folder_ / "thesis.tex") << "";
-  EXPECT_FALSE(begin_events(folder_.path()));
+  EXPECT_FALSE(begin_events(folder_.path(), resolved("a")));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "events.jsonl"));
+}
+
+// Of the same name, perhaps: it has not failed.
+TEST_F(FaultEvents, AStartThatFailsEarlyIsNoEventOfAnotherRun) {
   begin();
-  EXPECT_TRUE(begin_events(folder_.path()));
-  EXPECT_EQ(text(), "{\"event\": \"started\"}\n");
+  std::ofstream(folder_ / "run.yaml") << resolved("a");
+  EXPECT_TRUE(begin_events(folder_.path(), resolved("a")));
+  EXPECT_FALSE(begin_events(folder_.path(), resolved("b")));
+  std::ofstream(folder_ / "run.yaml") << resolved("a").substr(0, 100);
+  EXPECT_FALSE(begin_events(folder_.path(), resolved("a")));
 }
 
 TEST_F(FaultEvents, WhatHappensEarlierIsWrittenWhenTheRunHasBegun) {

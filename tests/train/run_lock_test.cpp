@@ -44,6 +44,18 @@ TEST(RunLock, OnSharedStorageAReleasedOneIsFree) {
   RunLock(folder.path(), kShared).check();
 }
 
+// Of a run on several nodes: the supervisor waits for them, then rank 0 gets its lock.
+TEST(RunLock, ALeaseThatIsReleasedAloneLeavesTheLock) {
+  const TemporaryFolder folder;
+  RunLock lock(folder.path(), kShared);
+  EXPECT_TRUE(std::filesystem::exists(folder / ".lease"));
+  lock.release_lease();
+  EXPECT_FALSE(std::filesystem::exists(folder / ".lease"));
+  const std::string error =
+      error_of<UserError>([&] { const RunLock second(folder.path(), kShared); });
+  EXPECT_NE(error.find("another process is training in "), std::string::npos) << error;
+}
+
 TEST(RunLock, OneThatWasTakenOverByAnotherMachineIsNoticed) {
   const TemporaryFolder folder;
   RunLock lock(folder.path(), kShared);

@@ -69,6 +69,9 @@ TEST_F(RunTail, NodesCountAsRanksDo) {
   EXPECT_EQ(deaths({"started", "node_lost", "checkpoint", "rank_died", "recovered"}), 1);
   EXPECT_EQ(deaths({"started", "node_lost", "node_lost", "layout", "recovered"}), 1);
   EXPECT_EQ(deaths({"started", "rank_died", "recovered", "node_lost", "rank failed"}), 1);
+  // One that could not start its ranks.
+  EXPECT_EQ(deaths({"started", "node_lost\", \"ranks\": [], \"message\": \"", "layout"}), 0);
+  EXPECT_EQ(deaths({"started", "node_lost\", \"ranks\": [2], \"message\": \"", "layout"}), 1);
 }
 
 TEST_F(RunTail, AnyBytes) {

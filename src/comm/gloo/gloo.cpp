@@ -47,6 +47,7 @@ class GlooComm : public Comm {
   std::unique_ptr<Comm> split(int color, int key) override;
   void adopt(Comm& fresh) override { link_ = std::move(dynamic_cast<GlooComm&>(fresh).link_); }
   void abort(const std::string& reason) override { link_->world()->abort(reason); }
+  void abort_wait(const std::string& reason) override { link_->world()->abort(reason, true); }
   bool is_aborted() const override { return link_->world()->is_aborted(); }
   void set_deadline_ms(int64_t ms) override { link_->world()->set_deadline_ms(ms); }
   int64_t deadline_ms() const override { return link_->world()->deadline_ms(); }

@@ -20,8 +20,9 @@ struct GlooOptions {
   std::string store;               // "127.0.0.1:4711": a StoreServer, which outlives the group
   std::string host = "127.0.0.1";  // address of the interface this rank listens on
   std::shared_ptr<const Secret> secret = nullptr;  // the store's; null: it has none
-  // Called once, from any thread, when the world is aborted: with the reason.
-  std::function<void(const std::string& reason)> on_abort = nullptr;
+  // Called once, from any thread, when the world is aborted: with the reason; has_waited: that this
+  // rank has waited for another until its deadline.
+  std::function<void(const std::string& reason, bool has_waited)> on_abort = nullptr;
   int64_t deadline_ms = kDeadlineMs;  // of every call, and of the connection
   // Bytes that are received before they are added; tests lower it to get many chunks.
   int64_t chunk_bytes = 4 << 20;

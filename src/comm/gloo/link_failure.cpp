@@ -56,9 +56,10 @@ void GlooLink::fail_deadline(int member, double waited_s) {
     who += fmt::format("{}{} (last seen in {})", who.empty() ? "" : ", ", world_rank(m),
                        latest_call(m));
   }
-  fail(fmt::format("rank {} waited {:.1f} s in {} for rank {}", world_rank(me_), waited_s,
-                   describe(call_), who),
-       "that rank hangs or is very slow");
+  const std::string message = fmt::format("rank {} waited {:.1f} s in {} for rank {}",
+                                          world_rank(me_), waited_s, describe(call_), who);
+  world_->abort(message, true);
+  throw PeerError(message, "that rank hangs or is very slow");
 }
 
 void GlooLink::fail(const std::string& message, const std::string& hint) {

@@ -60,7 +60,7 @@ void GlooWorld::watch() noexcept {
   }
 }
 
-bool GlooWorld::abort_here(const std::string& reason) {
+bool GlooWorld::abort_here(const std::string& reason, bool has_waited) {
   const std::lock_guard lock(mutex_);
   if (is_aborted_) return false;
   reason_ = reason;
@@ -68,12 +68,12 @@ bool GlooWorld::abort_here(const std::string& reason) {
   for (GlooWaiter* waiter : waiters_) waiter->wake();
   store().close();  // ends the wait of a group that is being connected
   aborted_.notify_all();
-  if (options_.on_abort) options_.on_abort(reason);
+  if (options_.on_abort) options_.on_abort(reason, has_waited);
   return true;
 }
 
-void GlooWorld::abort(const std::string& reason) {
-  if (!abort_here(reason)) return;
+void GlooWorld::abort(const std::string& reason, bool has_waited) {
+  if (!abort_here(reason, has_waited)) return;
   try {
     watched().set(kAbortKey, reason);
   } catch (const PeerError&) {

@@ -45,7 +45,8 @@ class GlooWorld {
   void set_deadline_ms(int64_t deadline_ms) { deadline_ms_ = deadline_ms; }
   void add_no_deadline(int change) { num_patient_ += change; }
 
-  void abort(const std::string& reason);  // on all ranks; the first reason is kept
+  // On all ranks; the first reason is kept.
+  void abort(const std::string& reason, bool has_waited = false);
   bool is_aborted() const { return is_aborted_; }
   void check_abort(const std::string& what);
   // Whether a reason arrives within the time: a broken connection is seldom the root cause.
@@ -57,7 +58,7 @@ class GlooWorld {
  private:
   StoreClient& watched() { return *clients_[1]; }
   void watch() noexcept;
-  bool abort_here(const std::string& reason);
+  bool abort_here(const std::string& reason, bool has_waited = false);
 
   GlooOptions options_;
   std::array<std::unique_ptr<StoreClient>, 2> clients_;  // to find others; for the watcher

@@ -67,11 +67,13 @@ class NcclComm : public ArenaComm {
     if (link_->state(&failure) == NcclLink::State::kFailed) give_up(failure);
     if (host_->is_aborted()) give_up("");
     if (waited_ms < allowed_ms) return;
-    give_up(
-        fmt::format("rank {} of a group of {} waited {:.1f} s on {} for queued calls; {:.1f} s are "
-                    "allowed",
-                    rank(), size(), static_cast<double>(waited_ms) / 1000, device_->name(),
-                    static_cast<double>(allowed_ms) / 1000));
+    const std::string message = fmt::format(
+        "rank {} of a group of {} waited {:.1f} s on {} for queued calls; {:.1f} s are "
+        "allowed",
+        rank(), size(), static_cast<double>(waited_ms) / 1000, device_->name(),
+        static_cast<double>(allowed_ms) / 1000);
+    host_->abort_wait(message);
+    give_up(message);
   }
 
  private:

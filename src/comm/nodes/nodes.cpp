@@ -66,6 +66,10 @@ class NodesComm : public Comm {
     flat_->abort(reason);
     local_->abort(reason);
   }
+  void abort_wait(const std::string& reason) override {
+    flat_->abort_wait(reason);
+    local_->abort_wait(reason);
+  }
   bool is_aborted() const override { return flat_->is_aborted() || local_->is_aborted(); }
   void set_deadline_ms(int64_t ms) override {
     flat_->set_deadline_ms(ms);
@@ -270,7 +274,9 @@ std::unique_ptr<Comm> make_nodes_comm(const std::shared_ptr<ShmWorld>& world, in
   options.store = place.store;
   options.host = place.host;
   options.secret = secret;
-  options.on_abort = [world](const std::string& reason) { world->abort(reason); };
+  options.on_abort = [world](const std::string& reason, bool has_waited) {
+    world->abort(reason, has_waited);
+  };
   return make_nodes_comm(make_gloo_comm(options), std::move(local));
 }
 

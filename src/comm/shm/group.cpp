@@ -177,7 +177,7 @@ void ShmGroup::fail_deadline(const Wait& wait, const CommCall& call, int64_t wai
   const std::string message =
       fmt::format("rank {} waited {:.1f} s in {} for rank {}", world_rank(me_),
                   static_cast<double>(waited_ms) / 1000, describe(call), who);
-  world_->abort(message);
+  world_->abort(message, true);
   throw PeerError(message, "that rank hangs or is very slow");
 }
 

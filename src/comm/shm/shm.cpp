@@ -48,6 +48,7 @@ class ShmComm : public Comm {
   std::unique_ptr<Comm> split(int color, int key) override;
   void adopt(Comm& fresh) override { group_ = std::move(dynamic_cast<ShmComm&>(fresh).group_); }
   void abort(const std::string& reason) override { group_.world().abort(reason); }
+  void abort_wait(const std::string& reason) override { group_.world().abort(reason, true); }
   bool is_aborted() const override { return group_.world().is_aborted(); }
   // For every rank: the world has one deadline, suspended while any rank suspends it.
   void set_deadline_ms(int64_t ms) override { group_.world().set_deadline_ms(ms); }
