@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ class FakeNode:
     """An actor that fails as often as its class says."""
 
     faults, joined, codes, addresses, dropped, heard = {}, 0, [], [], [], []
+    directory, entered, blind, numbers = None, [], [], []
 
     def fail(self, name):
         if self.faults.get(name):
@@ -36,12 +38,25 @@ class FakeNode:
 
     def describe(self, _):
         self.fail("describe")
-        return {"address": FakeNode.addresses.pop(0) if FakeNode.addresses else "10.0.0.2", "gpus": ["0"], "has_program": False}
+        return {"address": FakeNode.addresses.pop(0) if FakeNode.addresses else "10.0.0.2", "gpus": ["0"], "has_program": False, "directory": FakeNode.directory}
+
+    def enters(self, folder):
+        FakeNode.entered.append(folder)
+        return FakeNode.blind.pop(0) if FakeNode.blind else True
+
+    def sees(self, _):
+        return True
+
+    def train(self, number, *arguments):
+        FakeNode.numbers.append(number)
+        self.fail("train")
+        return "/r/x/run.yaml"
 
     def install(self, *_):
         self.fail("install")
 
-    def join(self, *_):
+    def join(self, number, *_):
+        FakeNode.numbers.append(number)
         self.fail("join")
         FakeNode.joined += 1
         return "n2", 4711
@@ -52,8 +67,10 @@ class FakeNode:
     def poll(self, _, heard):
         FakeNode.heard.append(heard)
         self.fail("poll")
-        code = FakeNode.codes.pop(0) if FakeNode.codes else None
-        return {"code": code, "error": "error: agent", "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "size": None, "endpoint": None}
+        code, error = FakeNode.codes.pop(0) if FakeNode.codes else None, "error: agent"
+        if isinstance(code, tuple):
+            code, error = code
+        return {"code": code, "error": error, "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "size": None, "endpoint": None}
 
     def secret(self):
         self.fail("secret")
@@ -68,12 +85,13 @@ class FakeNode:
 
 def make_settings(**more):
     return SimpleNamespace(**{"bundle": {"CPU": 1}, "uses_gpu": False, "ranks": 2, "fewest": 2, "max_failures": 3, "is_remote": False, "run_dir": "/r/x",
-                              "datasets": {}, "tp": 1, "check_nodes": lambda nodes: None, "score": None, **more})
+                              "datasets": {}, "tp": 1, "check_nodes": lambda nodes: None, "score": None, "labels": None, **more})
 
 
 class WithNodes(unittest.TestCase):
     def setUp(self):
         FakeNode.faults, FakeNode.joined, FakeNode.codes, FakeNode.addresses, FakeNode.dropped, FakeNode.heard = {}, 0, [], [], [], []
+        FakeNode.directory, FakeNode.entered, FakeNode.blind, FakeNode.numbers = None, [], [], []
         self.now = 1000.0
         for target, name, value in ((node, "WeftNode", FakeNode), (program, "digest", lambda: "d"), (place.time, "monotonic", lambda: self.now), (place.time, "sleep", self.sleep)):
             patch = mock.patch.object(target, name, value)
@@ -149,6 +167,28 @@ class Joining(WithNodes):
         with self.assertRaisesRegex(place.ApartError, "10.0.0.2 and 10.0.0.3"):
             self.make_place(uses_gpu=True).join("here:1", "secret")
 
+    def test_workers_without_a_gpu_that_ray_has_moved_apart(self):
+        alive = [{"NodeID": name, "Alive": name != "c"} for name in "abc"]
+        for second, is_apart in (("a", False), ("b", True), ("c", False)):  # c is lost, and Ray is about to move its bundle
+            with mock.patch.object(place, "placement_group_table", lambda _, second=second: {"bundles_to_node_id": {0: "a", 1: second}}), \
+                    mock.patch.object(place.ray, "nodes", lambda: alive), self.assertRaisesRegex(place.ApartError, "a and b") if is_apart else contextlib.nullcontext():
+                self.make_place().join("here:1", "secret")
+
+    def test_calls_that_ray_could_not_deliver_are_made_again(self):
+        for name in ("install", "join"):
+            FakeNode.faults, FakeNode.numbers = {name: [stand_in_ray.ActorUnavailableError("connection lost")] * 2}, []
+            one = self.make_place()
+            for _ in range(5):
+                one.join("here:1", "secret")
+            self.assertTrue(one.can_be_polled, name)
+            self.assertEqual((FakeNode.numbers, one.failed), ([1] * (3 if name == "join" else 1), 0))
+        self.assertEqual(self.said.getvalue(), "")
+        FakeNode.faults = {"install": [stand_in_ray.ActorUnavailableError("connection lost")] * 1000}
+        one, begin = self.make_place(), self.now
+        while not one.failed:
+            one.join("here:1", "secret")
+        self.assertAlmostEqual(self.now - begin, place.AWAY_S, delta=1.0)
+
 
 class Attempts(WithNodes):
     """Of a run: the first, and those after a loss."""
@@ -160,7 +200,7 @@ class Attempts(WithNodes):
                 raise answer
             return answer
         self.placed = []
-        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, wait=wait, keys={},
+        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, min_nodes=2, wait=wait, keys={}, more=list,
                                 place_again=lambda: self.placed.append("again"))
         config = SimpleNamespace(worker_runtime_env=None, callbacks=[])
         owner = SimpleNamespace(settings=where.settings, run_config=config, train_loop_config=None, scaling_config=None, output=None, storage=None)
@@ -240,12 +280,88 @@ class Attempts(WithNodes):
             one.follow()
         self.assertAlmostEqual(self.now - begin, place.AWAY_S, delta=1.0)
 
+    def ready(self, is_first=True, **more):
+        return self.make_run([self.nodes], is_first, keys={}, place=("/r/x", ""), text="", keep=None, **more)
+
+    def test_a_start_that_was_not_heard_is_asked_for_again(self):
+        one, FakeNode.codes = self.ready(), [0]
+        FakeNode.faults = {"train": [stand_in_ray.ActorUnavailableError("connection lost")] * 2}
+        with mock.patch.object(run.Run, "result", lambda self: "Result"):
+            self.assertEqual(one.train(), "Result")
+        self.assertEqual(FakeNode.numbers, [1, 1, 1])
+
+    def test_a_lock_that_is_still_held(self):
+        for text in ("error: another process is training in /r/x: process 7 on n1", "error: /r/x is held: process 7 on n1 is training there"):
+            one, FakeNode.codes, FakeNode.numbers = self.ready(False), [(2, text), (2, text), 0], []
+            with mock.patch.object(run.Run, "result", lambda self: "Result"):
+                self.assertEqual((one.train(), one.failures, FakeNode.numbers), ("Result", 0, [1, 2, 3]))
+            begin, one, FakeNode.codes = self.now, self.ready(False), [(2, text)] * 1000
+            with self.assertRaisesRegex(stand_in_ray.WorkerGroupError, "exited with 2\nerror: .* training"):
+                one.train()
+            self.assertAlmostEqual(self.now - begin, run.HELD_S, delta=2 * run.HELD_PAUSE_S)
+        for is_first, end in ((True, (2, text)), (False, (2, "error: model.path")), (False, (75, text))):  # no retry
+            one, FakeNode.codes, FakeNode.numbers = self.ready(is_first), [end], []
+            with self.assertRaises(stand_in_ray.WorkerGroupError):
+                one.train()
+            self.assertEqual(FakeNode.numbers, [1])
+
+    def test_a_kill_before_the_first_step(self):
+        for is_first, has_reported, wanted in ((True, False, stand_in_ray.WorkerGroupError), (True, True, run.SupervisorLost), (False, False, run.SupervisorLost)):
+            one, FakeNode.codes = self.ready(is_first), [-9]
+            one.has_reported = has_reported
+            with self.assertRaisesRegex(wanted, "killed by signal 9"):
+                one.train()
+
+    def test_an_agent_that_can_never_be_started(self):
+        def begin(**more):
+            FakeNode.faults = {"join": [OSError("no memfd")] * 1000}
+            one = self.ready(**more)
+            one.open()
+            one.endpoint, one.secret = "here:1", "secret"
+
+            def look():
+                for _ in range(20):
+                    one.join_others()
+                    one.check_agents()
+                    self.now += 5.0
+            return one, look
+        one, look = begin()
+        with self.assertRaisesRegex(ControllerError, "10.0.0.2, which was tried 3 times: no memfd"):
+            look()
+        for change in ({"is_first": False}, {"has_reported": True}):
+            one, look = begin(**{name: value for name, value in change.items() if name == "is_first"})
+            one.has_reported = change.get("has_reported", False)
+            look()
+            self.assertGreater(one.places[1].failed, run.STARTS)
+        one, look = begin()
+        one.placement.min_nodes = 1  # an elastic run goes on with the others
+        look()
+        self.assertGreater(one.places[1].failed, run.STARTS)
+
+    def test_an_agent_that_ends_before_anything_is_trained(self):
+        one = self.ready()
+        one.open()
+        for _ in range(3):
+            one.check_agents()
+            one.places[1].note_end(2, "error: no such model")
+        with self.assertRaisesRegex(ControllerError, "no such model"):
+            one.check_agents()
+
+    def test_where_weft_starts(self):
+        for job, blind, more, wanted, asked in ((None, [], {}, os.getcwd(), 2), ("/jobs/1", [], {}, "/jobs/1", 2), (None, [True, False], {}, None, 2), (None, [], {"fewest": 1}, None, 0)):
+            FakeNode.directory, FakeNode.blind, FakeNode.entered = job, list(blind), []
+            one = self.ready(**more)
+            one.open()
+            if more:
+                one.wait_for(one.head)
+            self.assertEqual((one.directory(), len(FakeNode.entered)), (wanted, asked))
+
     def test_other_errors_of_ray_cost_a_failure(self):
         for error, expected in ((RayError("the node was out of memory"), run.SupervisorLost), (RayActorError("died"), run.SupervisorLost),
                                 (PermissionError("read-only"), ControllerError)):
             one = self.make_run([self.nodes], True, keys={}, place=("/r/x", ""), text="", keep=None)
             FakeNode.faults = {"train": [error]}
-            with mock.patch.object(FakeNode, "train", lambda self, *_: self.fail("train"), create=True), self.assertRaises(expected):
+            with self.assertRaises(expected):
                 one.train()
 
     def test_callbacks_get_arguments_by_name_and_a_dict_for_every_worker(self):
@@ -310,7 +426,7 @@ class Fit(WithNodes):
         seen = []
 
         class Attempt:
-            head_ranks = [0, 1]
+            head_ranks, has_reported = [0, 1], False
 
             def __init__(self, owner, placement_, failures, words, reported, is_first):
                 self.failures, self.words, self.reported, self.has_saved = failures, words, reported, False
@@ -318,6 +434,7 @@ class Fit(WithNodes):
 
             def train(self):
                 self.has_saved, end = ends.pop(0)
+                self.has_reported = self.has_saved
                 if isinstance(end, Exception):
                     raise end
                 return end
@@ -363,6 +480,14 @@ class Fit(WithNodes):
         self.fit([(True, apart), (True, "Result")])
         self.assertEqual(self.Where.placed, ["again"])
 
+    def test_pauses_grow_until_a_step_is_made(self):
+        lost, begin = run.SupervisorLost("killed"), self.now
+        self.fit([(False, lost)] * 8 + [(True, "Result")], max_failures=-1)
+        self.assertEqual(self.now - begin, 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60)
+        begin = self.now
+        self.fit([(True, lost)] * 8 + [(False, lost), (True, "Result")], max_failures=-1)
+        self.assertEqual(self.now - begin, 1)
+
     def test_budget(self):
         with self.assertRaises(stand_in_ray.WorkerGroupError) as found:
             self.fit([(True, run.SupervisorLost("killed"))] * 2, max_failures=1)
@@ -388,6 +513,16 @@ class ExitCodes(WithNodes):
             self.assertEqual(self.end(error), code, str(error))
             said = self.said.getvalue()[before:]
             self.assertTrue(text in said if text else not said, said)
+
+
+@contextlib.contextmanager
+def without(module, name):
+    kept = getattr(module, name)
+    delattr(module, name)
+    try:
+        yield
+    finally:
+        setattr(module, name, kept)
 
 
 class Parts(unittest.TestCase):
@@ -446,6 +581,33 @@ class Parts(unittest.TestCase):
             os.chmod(one.program, 0o755)
             with self.assertRaisesRegex(RuntimeError, "Exec format error"):
                 one.start(["train"], folder, [])
+
+    def test_an_actor_ends_with_its_raylet_where_python_has_no_pidfd(self):
+        reading, writing = os.pipe()
+        raylet = os.fork()
+        if raylet == 0:
+            if os.fork() == 0:  # the actor
+                with without(os, "pidfd_open"), mock.patch.object(node, "LOOK_S", 0.01):
+                    node.end_with(raylet := os.getppid())
+                os.write(writing, f"{raylet} lives".encode())
+            time.sleep(60)
+        os.close(writing)
+        os.kill(raylet, 9)
+        os.waitpid(raylet, 0)
+        self.assertEqual(os.read(reading, 100), b"")  # the last writer has ended
+        os.close(reading)
+
+    def test_a_signal_is_heard_while_workers_are_placed(self):
+        fixed, waits = placement.Placement.__new__(placement.Placement), []
+
+        def wait(seconds):
+            waits.append(seconds)
+            if len(waits) == 3:
+                raise KeyboardInterrupt
+        fixed.group = SimpleNamespace(wait=wait)
+        with self.assertRaises(KeyboardInterrupt):
+            fixed.wait()
+        self.assertEqual(waits, [1, 1, 1])
 
     def test_an_actor_ends_with_its_raylet(self):
         with subprocess.Popen(["sleep", "60"]) as raylet:
