@@ -176,9 +176,10 @@ class Run:
             raise SupervisorLost(f"the actor of the first node is lost: {lost}") from lost
 
     def report_kill(self, text):
+        lost = SupervisorLost(text)
         if self.is_first and not self.has_reported:
-            raise WorkerGroupError(f"{text}, before its first step", self.worker_failures(LOST, text))
-        raise SupervisorLost(text)
+            raise WorkerGroupError(f"{text}, before its first step", self.worker_failures(LOST, text)) from lost
+        raise lost
 
     def result(self):
         storage = self.trainer.storage

@@ -218,14 +218,16 @@ def check_examples(case):
 
 
 def check_tune(case):
-    """A sweep over train.lr; trials have weft_ray from a runtime environment with the wheel, without a network."""
+    """A sweep over train.lr; trials have weft_ray from a runtime environment with the wheel, without a network, and rows from its working_dir."""
     import ray
     from ray import tune
     for home in case.cluster.homes.values():
         shutil.rmtree(program_cache(home), ignore_errors=True)
     ray.shutdown()
-    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(case.wheel)]})
+    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error",
+             runtime_env={"py_modules": [str(case.wheel)], "working_dir": str(case.folder / "data")})
     run = {**sections(case.folder, steps=2), "parallel": {"dp": 2, "mode": "exact"}}
+    run["data"] = {**run["data"], "train": ["train.jsonl"], "eval": ["test.jsonl"]}  # Tune gives a trial a directory of its own
     storage = str(case.storage)
 
     def trial(config):
