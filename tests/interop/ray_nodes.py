@@ -1,6 +1,7 @@
 """weft on several nodes of Ray: bits, the secret, a killed actor, a lost node."""
 
 import contextlib
+import fcntl
 import io
 import itertools
 import json
@@ -176,26 +177,24 @@ def check_orphan(case):
 
 
 def check_lost_first(case):
-    """The first rank's node is lost, which is not the driver's. Its supervisor lives on and holds the run's lock for as long as nobody ends it: that costs no failure."""
+    """The first rank's node is lost, which is not the driver's. The run's lock is held for a while longer, as by a storage that has not noticed: that costs no failure."""
     import ray
     case.cluster.want_nodes(4)
-    head, actors, said = ray.get_runtime_context().get_node_id(), [], io.StringIO()
+    head, said = ray.get_runtime_context().get_node_id(), io.StringIO()
     run_dir = case.storage / "a_lost_first_node"
 
-    def free():
-        """The lock, once it was in the way."""
-        deadline = time.monotonic() + LIMIT_S
-        while "not free yet" not in said.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        os.kill(actors[0], signal.SIGKILL)
+    def hold():
+        """The lock, as soon as its holder has ended, until it was in the way."""
+        with open(run_dir / ".lock", "r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            deadline = time.monotonic() + LIMIT_S
+            while "not free yet" not in said.getvalue() and time.monotonic() < deadline:
+                time.sleep(0.05)
 
     def kill():
-        train = min(processes("train"))
-        actors.append(parent_of(train))
-        os.kill(actors[0], signal.SIGSTOP)
         recovery = Recovery(run_dir, event="started", of_node=True)
-        os.kill(raylet_beside([train]), signal.SIGKILL)
-        threading.Thread(target=free, daemon=True).start()
+        os.kill(raylet_beside(processes("train")), signal.SIGKILL)
+        threading.Thread(target=hold, daemon=True).start()
         return recovery
     loss = Loss(case, run_dir.name, kill, lambda recovery: recovery.stepped)
     with contextlib.redirect_stderr(said):
