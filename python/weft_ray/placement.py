@@ -54,7 +54,7 @@ class Placement:
     """Use it in a `with`: its end gives the resources back."""
 
     def __init__(self, settings):
-        self.settings, self.archive, self.num_nodes = settings, Archive(), 0  # each node is needed
+        self.settings, self.archive, self.num_nodes = settings, Archive(), 0
         self.group = self.make_group()
 
     def make_group(self):
@@ -108,6 +108,7 @@ class Placement:
 
     @property
     def min_nodes(self):
+        """All are needed."""
         return self.num_nodes
 
     @property
