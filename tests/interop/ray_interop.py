@@ -186,10 +186,10 @@ def check_bad_runs(case):
 
 
 # (check, one commit in how many runs it; 0: FULL=1 alone; a pool: at most one of it). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
-NODES, EDGES = Pool(6, "lost_node", "orphan", "lost_first"), Pool(12, "island", "gpu_ids", "tune", "job")
+NODES, EDGES = Pool(6, "lost_node", "orphan", "lost_first"), Pool(15, "island", "gpu_ids", "tune", "job", "client")
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 3), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, 0),
-         (check_client, 0), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES), (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES),
+         (check_other_ray, 1), (check_datasets, 4), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, 0),
+         (check_client, EDGES), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES), (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES),
          (check_tune, EDGES))
 SECOND = ((check_job, EDGES),)  # a head with a job server
 
