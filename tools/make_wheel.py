@@ -110,6 +110,8 @@ def fill(folder, program, cuda):
     for path in (ROOT / "python" / NAME).glob("*.py"):
         shutil.copy(path, package)
     copy_program(program, package, licenses)
+    if cuda:
+        (package / "CUDA").write_text(f"{cuda}\n")
     contents = [f"{p.relative_to(package)} {digest(p.read_bytes())}" for p in sorted(package.rglob("*")) if p.is_file()]
     (package / "DIGEST").write_text(hashlib.sha256("\n".join(contents).encode()).hexdigest()[:16] + "\n")
     shutil.copy(ROOT / "LICENSE", licenses)

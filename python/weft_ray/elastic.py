@@ -7,7 +7,7 @@ import ray.util.client
 from ray._private.state import available_resources_per_node  # as ray.util.tpu does: there is no public name for it
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
-from weft_ray.place import warn
+from weft_ray.place import alive_nodes, warn
 from weft_ray.placement import TIMEOUT_VARIABLE, Archive, Node, amount, cluster_text, timeout_s
 
 POLL_S, SETTLE_S = 0.2, 2.0
@@ -33,11 +33,22 @@ def free_resources():
     return available_resources_per_node()
 
 
+def allowed_nodes(settings):
+    """Those that label selectors leave to a worker."""
+    selectors = settings.labels or [{}]
+    return [node for node in ray.nodes() if node["Alive"] and
+            any(all(meets(node.get("Labels", {}).get(name), text) for name, text in selector.items()) for selector in selectors)]
+
+
 def possible_nodes(settings):
     """[(what it has free, what it has)] of the nodes that a worker may be placed on."""
-    free, selectors = free_resources(), settings.labels or [{}]
-    return [(free.get(node["NodeID"], {}), node["Resources"]) for node in ray.nodes() if node["Alive"] and
-            any(all(meets(node.get("Labels", {}).get(name), text) for name, text in selector.items()) for selector in selectors)]
+    free = free_resources()
+    return [(free.get(node["NodeID"], {}), node["Resources"]) for node in allowed_nodes(settings)]
+
+
+def fitting_node(settings):
+    """The id of a node that is large enough for a worker, or None."""
+    return next((node["NodeID"] for node in allowed_nodes(settings) if not settings.bundle or fitting(node["Resources"], settings.bundle) > 0), None)
 
 
 def rounded(settings, part):
@@ -105,8 +116,7 @@ class ElasticPlacement:
 
     def placed(self):
         """{number of the group: its node}"""
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-        found = {}
+        alive, found = alive_nodes(), {}
         for number, group in enumerate(self.groups):
             table = placement_group_table(group)
             nodes = set(table["bundles_to_node_id"].values())

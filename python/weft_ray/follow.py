@@ -49,6 +49,23 @@ def parse(lines):
             continue
 
 
+class DeathCount:
+    """As weft counts them (train/run_tail.cpp): a node and ranks that are lost together are one death; a loss counts when the run has gone on, or as long as it waits."""
+
+    def __init__(self):
+        self.ended, self.is_node_lost = 0, False
+
+    def add(self, event):
+        goes_on = event in ("recovered", "started", "layout", "finished", "stopped")
+        self.ended += event == "rank_died" or self.is_node_lost and goes_on
+        if event == "node_lost" or event in ("rank_died", "rank failed", "failed") or goes_on:
+            self.is_node_lost = event == "node_lost"
+
+    @property
+    def count(self):
+        return self.ended + self.is_node_lost
+
+
 class RunFollower:
     """Reports of one run. A step is reported once, also if the run goes back and repeats it.
 
@@ -61,7 +78,7 @@ class RunFollower:
         self.metrics = LineFollower(os.path.join(run_dir, "metrics.jsonl"))
         self.step = self.eval_step = None  # the last reported; None: not started
         self.size = None  # ("ranks" or "dp", how many): with which it trains, as far as the run has said it
-        self.recent = OrderedDict()
+        self.recent, self.deaths = OrderedDict(), DeathCount()
 
     def read(self):
         """(reports, failures): [(metrics, checkpoint folder or None)], [(ranks, message)]."""
@@ -69,6 +86,7 @@ class RunFollower:
         for event in parse(self.events.read()):
             if event["time"] < self.since:
                 continue
+            self.deaths.add(event["event"])
             if event["event"] == "started" and "ranks" in event:
                 self.size = ("ranks", event["ranks"])
             if event["event"] == "started" and self.step is None:

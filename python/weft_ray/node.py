@@ -33,7 +33,9 @@ ENDPOINT = re.compile(r"weft agent --join (\S+) --secret-file")
 POLL_S, TAIL, MOST_LINES = 0.05, 60, 10_000
 SIZES = "SIZES"  # of the files of an unpacked program
 DRAFT, DRAFT_S = ".draft-", 3600  # of a program that is being unpacked, which takes seconds
+UNUSED_S, USE_S = 30 * 86_400, 86_400  # after which a program is deleted, and how often it is noted that one is in use
 REPORT_S = 10  # for the supervisor to hear of a lost node
+LOOK_S = 0.5  # for a parent that has ended, where Python does not know pidfd_open
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -74,9 +76,17 @@ def is_whole(folder):
 
 
 def sweep(folder):
-    """What an actor that was killed has left half unpacked."""
+    """What an actor that was killed has left half unpacked, and programs that nobody has used for long."""
+    def is_older(path, seconds):
+        with contextlib.suppress(OSError):  # another actor sweeps too
+            return time.time() - os.path.getmtime(path) > seconds
+        return False
+    for program in glob.glob(os.path.join(glob.escape(folder), "*")):
+        if is_older(program, UNUSED_S):
+            with contextlib.suppress(OSError):
+                os.rename(program, os.path.join(folder, f"{DRAFT}{os.path.basename(program)}"))
     for draft in glob.glob(os.path.join(glob.escape(folder), f"{DRAFT}*")):
-        if time.time() - os.path.getmtime(draft) > DRAFT_S:
+        if is_older(draft, DRAFT_S):
             shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -85,14 +95,29 @@ def clean_environment():
 
 
 def end_with(parent):
-    """Where a raylet has died, Ray gives its node up, but its workers notice many seconds later."""
-    try:
-        watched = select.poll()
-        watched.register(os.pidfd_open(parent), select.POLLIN)
-    except OSError:  # the worker is in a container of its own
-        return
-    watched.poll()
+    """Where a raylet has died, Ray gives its node up, but its workers notice many seconds later. Python that was built with an old glibc lacks pidfd_open."""
+    if hasattr(os, "pidfd_open"):
+        try:
+            watched = select.poll()
+            watched.register(os.pidfd_open(parent), select.POLLIN)
+        except OSError:  # the worker is in a container of its own
+            return
+        watched.poll()
+    while not hasattr(os, "pidfd_open") and os.getppid() == parent:
+        time.sleep(LOOK_S)
     os._exit(1)
+
+
+def memory_file(text):
+    """A descriptor of a file that is nowhere on disk, mode 600, and ends with this process. Python that was built with an old glibc lacks memfd_create."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("weft_secret")
+        os.fchmod(file, 0o600)
+    else:
+        file, path = tempfile.mkstemp(dir="/dev/shm", prefix="weft_secret_")  # mode 600
+        os.unlink(path)
+    os.write(file, text.encode())
+    return file
 
 
 class WeftNode:
@@ -103,13 +128,17 @@ class WeftNode:
         self.tail, self.lines = collections.deque(maxlen=TAIL), collections.deque(maxlen=MOST_LINES)
         self.readers, self.why = [], ""  # why: no child could be started
         self.polling, self.said, self.num_said = threading.Lock(), None, 0
+        self.starting, self.number, self.answer = threading.Lock(), 0, None  # the last train() or join()
+        self.note_at = 0.0
         threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
     def describe(self, digest):
         """What the driver needs to know of this place; the GPU ids are those of this actor."""
         import ray
-        ids = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
-        return {"address": ray.util.get_node_ip_address(), "gpus": [str(one) for one in ids], "has_program": self.find_program(digest)}
+        context = ray.get_runtime_context()
+        ids = context.get_accelerator_ids().get("GPU", [])
+        return {"address": ray.util.get_node_ip_address(), "gpus": [str(one) for one in ids], "has_program": self.find_program(digest),
+                "directory": os.getcwd() if context.runtime_env.get("working_dir") else None}  # the job's own, which Ray has sent here
 
     def find_program(self, digest):
         folder = os.path.join(cache_folder(), digest)
@@ -140,8 +169,21 @@ class WeftNode:
         except OSError:
             shutil.rmtree(draft)
 
+    def note_use(self):
+        if time.monotonic() >= self.note_at and self.program.startswith(cache_folder()):
+            self.note_at = time.monotonic() + USE_S
+            with contextlib.suppress(OSError):
+                os.utime(os.path.dirname(os.path.dirname(self.program)))
+
+    def once(self, number, make):
+        """What make() has answered to the call with this number: one whose answer Ray could not deliver is made again."""
+        with self.starting:
+            if number != self.number:
+                self.answer, self.number = make(), number
+            return self.answer
+
     def start(self, words, directory, gpus):
-        self.child = None
+        self.child = self.endpoint = None
         self.tail.clear()
         env = clean_environment()
         if gpus:
@@ -186,10 +228,15 @@ class WeftNode:
             if match := ENDPOINT.search(line):
                 self.endpoint = match.group(1)
 
-    def train(self, place, file_name, text, keys, words, directory, gpus, reported, keep):
+    def train(self, number, *arguments):
+        """The path of the run file."""
+        return self.once(number, lambda: self.start_train(*arguments))
+
+    def start_train(self, place, file_name, text, keys, words, directory, gpus, reported, keep):
         """The run file goes into a folder that all nodes must see under one path.
 
         place: (the run directory, ""), or (a folder, name of a folder in it for the copy of a run in an object store). keep: (how many, score), or None.
+        directory: where weft starts, if it is here; None: in that folder.
         """
         (folder, self.remote_name), self.reported, self.keep, self.since = place, reported, keep, ""
         if self.remote_name:
@@ -205,11 +252,14 @@ class WeftNode:
             keys = {**keys, "checkpoint.fallback": folder}
         self.find_run()
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
-        self.start(["train", path, *sets, *words], directory if os.path.isdir(directory) else folder, gpus)
+        self.start(["train", path, *sets, *words], directory if directory and self.enters(directory) else folder, gpus)
         return path
 
     def sees(self, path):
         return os.path.exists(path)
+
+    def enters(self, folder):
+        return os.path.isdir(folder) and os.access(folder, os.X_OK)
 
     def find_run(self):
         """The run directory: the folder, or where weft has made it below the folder, the copy of the one in the object store."""
@@ -225,13 +275,15 @@ class WeftNode:
         with open(os.path.join(self.run_dir, "secret"), encoding="utf-8") as file:
             return file.read()
 
-    def join(self, endpoint, secret, gpus):
-        """(host, process id) of the agent. The secret is a file in the actor's memory, which ends with it."""
+    def join(self, number, *arguments):
+        """(host, process id) of the agent."""
+        return self.once(number, lambda: self.start_agent(*arguments))
+
+    def start_agent(self, endpoint, secret, gpus):
+        """The secret is a file in the actor's memory, which ends with it."""
         if self.secret_fd is not None:  # of the agent before this one
             os.close(self.secret_fd)
-        self.secret_fd = os.memfd_create("weft_secret")
-        os.fchmod(self.secret_fd, 0o600)
-        os.write(self.secret_fd, secret.encode())
+        self.secret_fd = memory_file(secret)
         self.start(["agent", "--join", endpoint, "--secret-file", f"/proc/{os.getpid()}/fd/{self.secret_fd}"], None, gpus)
         return socket.gethostname(), self.child.pid
 
@@ -256,6 +308,8 @@ class WeftNode:
 
     def look(self):
         code = self.child.poll() if self.child else None
+        if self.program:
+            self.note_use()
         if code is not None:
             for reader in self.readers:
                 reader.join(5)
@@ -267,8 +321,8 @@ class WeftNode:
         lines = [self.lines.popleft() for _ in range(len(self.lines))]
         is_started = self.follower is not None and self.follower.step is not None
         reported = (self.follower.step, self.follower.eval_step) if is_started else None
-        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(), "size": self.follower and self.follower.size,
-                "endpoint": self.endpoint, "code": code, "error": self.error() if code else ""}
+        return {"reports": reports, "failures": failures, "lines": lines, "reported": reported, "restarts": self.restarts(),
+                "size": self.follower and self.follower.size, "endpoint": self.endpoint, "code": code, "error": self.error() if code else ""}
 
     def prune(self, recent):
         """On a thread. What could not be deleted now is tried again with the next checkpoint."""
@@ -280,15 +334,16 @@ class WeftNode:
             self.lines.append((line, True))
 
     def restarts(self):
-        """How many the supervisor has used."""
-        if not self.run_dir:
+        """How many the supervisor has used: by its status, which it writes once a second, or by the deaths that it has recorded since."""
+        if not self.run_dir or not self.child:
             return 0
+        deaths = self.follower.deaths.count
         try:
             with open(os.path.join(self.run_dir, ".status.json"), encoding="utf-8") as file:
                 status = json.load(file)
-            return status["restarts"] if status["pid"] == self.child.pid else 0
+            return max(deaths, status["restarts"] if status["pid"] == self.child.pid else 0)
         except (OSError, ValueError, KeyError):
-            return 0
+            return deaths
 
     def error(self):
         """The child's last error and what follows it, else its last lines."""

@@ -1,11 +1,13 @@
 """weft_ray/place.py: the actors on one node, and the program there."""
 
+import itertools
 import sys
 import time
 
 import ray
 from ray import cloudpickle
 from ray.exceptions import ActorUnavailableError, RayError
+from ray.util.placement_group import placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from weft_ray import follow, keep, libraries, node, program
@@ -26,8 +28,32 @@ def reason(error):
     return str(getattr(error, "cause", None) or error).strip()
 
 
+def alive_nodes():
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+
+
 class ApartError(Exception):
     """Ray has moved the bundles of one node to several."""
+
+
+class Asking:
+    """A call of the first actor that may be made again: Ray could not deliver it, or its answer."""
+
+    def __init__(self, place, call):
+        self.place, self.call, self.answer = place, call, None
+        self.made = call(place.first)
+
+    def has_answer(self, wait_s):
+        """RayError: what the actor has raised, or it is lost."""
+        if not ray.wait([self.made], timeout=wait_s)[0]:
+            return False
+        try:
+            self.answer, self.place.away_since = ray.get(self.made), None
+            return True
+        except ActorUnavailableError as error:
+            self.place.wait_for_return(error)
+            self.made = self.call(self.place.first)
+            return False
 
 
 class Place:
@@ -36,6 +62,8 @@ class Place:
     def __init__(self, placement, at, runtime_env):
         self.placement, self.node, self.runtime_env = placement, at, runtime_env
         self.pause_s, self.join_at, self.address = AGAIN_S, 0.0, ""
+        self.numbers = itertools.count(1)  # of calls of train() and join(): one that is made again has the same
+        self.failed, self.last_error = 0, None  # starts of an agent that came to nothing
         self.open()
 
     def open(self):
@@ -48,9 +76,9 @@ class Place:
             for index in (self.node.bundles if settings.uses_gpu else self.node.bundles[:1])]
         self.first = self.actors[0]
         self.opening = self.describe()
-        self.installing = self.joining = self.polling = None
+        self.installing = self.joining = self.polling = None  # Asking, Asking, the answer to poll()
         self.heard, self.away_since = 0, None  # answers of poll(); since when the actor is out of reach
-        self.gpus, self.is_joined, self.agent = [], False, None  # agent: (host, process id)
+        self.gpus, self.directory, self.is_joined, self.agent = [], None, False, None  # directory: the job's own; agent: (host, process id)
 
     def describe(self):
         return [actor.describe.remote(program.digest()) for actor in self.actors]
@@ -68,26 +96,34 @@ class Place:
                 self.opening = self.describe()
                 return False
             self.address = found[0]["address"]
-            if len(addresses := sorted({one["address"] for one in found})) > 1:
-                raise ApartError(f"Ray has moved the workers of one node to {' and '.join(addresses)}")
+            self.check_together(sorted({one["address"] for one in found}))
+            self.directory = found[0]["directory"]
             self.gpus = sorted((gpu for one in found for gpu in one["gpus"]), key=lambda gpu: (len(gpu), gpu))
             if not found[0]["has_program"]:
-                self.installing = self.first.install.remote(program.digest(), self.placement.archive.get())
+                archive = self.placement.archive.get()
+                self.installing = Asking(self, lambda actor: actor.install.remote(program.digest(), archive))
         if self.installing is not None:
-            if not ray.wait([self.installing], timeout=wait_s)[0]:
+            if not self.installing.has_answer(wait_s):
                 return False
-            installing, self.installing = self.installing, None
-            ray.get(installing)
+            self.installing = None
         return True
+
+    def check_together(self, addresses):
+        """Ray gives the bundles of a lost node to whatever nodes have space. Those without an actor are known by the placement group's table."""
+        if len(addresses) == 1 and len(self.node.bundles) > 1:
+            where = placement_group_table(self.node.group)["bundles_to_node_id"]
+            addresses = sorted({where.get(bundle) for bundle in self.node.bundles} & alive_nodes())  # one that is lost is about to be replaced
+        if len(addresses) > 1:
+            raise ApartError(f"Ray has moved the workers of one node to {' and '.join(addresses)}")
 
     def join(self, endpoint, secret):
         """An agent, unless there is one, or one has just ended. A node that cannot have one is no reason to end the run."""
         try:
-            if self.joining is not None and ray.wait([self.joining], timeout=0)[0]:
-                joining, self.joining = self.joining, None
-                self.agent = ray.get(joining)
+            if self.joining is not None and self.joining.has_answer(0):
+                self.agent, self.joining = self.joining.answer, None
             if not self.is_joined and time.monotonic() >= self.join_at and self.is_open():
-                self.joining, self.is_joined = self.first.join.remote(endpoint, secret, self.gpus), True
+                number = next(self.numbers)
+                self.joining, self.is_joined = Asking(self, lambda actor: actor.join.remote(number, endpoint, secret, self.gpus)), True
         except RayError as error:
             self.open_again(error)
 
@@ -129,6 +165,7 @@ class Place:
         """In the same bundles; where the node is lost, Ray moves them to another."""
         self.kill()
         self.open()
+        self.failed, self.last_error = self.failed + 1, error
         self.wait_longer()
         warn(f"{self.address or 'a node'} has no agent, and is tried again in {self.join_at - time.monotonic():.0f} s: {reason(error)}")
 
@@ -137,6 +174,7 @@ class Place:
         self.is_joined = False
         self.wait_longer()
         if code:
+            self.failed, self.last_error = self.failed + 1, RuntimeError(error)
             warn(f"the agent on {self.address} has ended with {code}\n{error}")
 
     def wait_longer(self):

@@ -8,8 +8,10 @@ import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from weft_ray import program
+from weft_ray.place import alive_nodes
 
 TIMEOUT_VARIABLE, TIMEOUT_S = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", 60.0  # Ray Train's own
+WAIT_S = 1
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,9 @@ class Placement:
     def wait(self):
         """The nodes, the one of bundle 0 first. TimeoutError: with what is asked for and what there is."""
         deadline = time.monotonic() + timeout_s()
-        if not self.group.wait(timeout_s()):
-            raise TimeoutError(self.missing())
+        while not self.group.wait(WAIT_S):  # no signal is heard meanwhile
+            if time.monotonic() >= deadline:
+                raise TimeoutError(self.missing())
         while not self.is_placed():
             if time.monotonic() > deadline:
                 raise TimeoutError(self.missing())
@@ -83,8 +86,7 @@ class Placement:
 
     def is_placed(self):
         """False while a bundle's node is lost and Ray has found no other."""
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-        return alive.issuperset(placement_group_table(self.group)["bundles_to_node_id"].values())
+        return alive_nodes().issuperset(placement_group_table(self.group)["bundles_to_node_id"].values())
 
     def missing(self):
         all_of_it = {name: value * self.settings.ranks for name, value in self.settings.bundle.items()}
@@ -103,6 +105,11 @@ class Placement:
                              "resources_per_worker of which a node holds a number that divides num_workers")
         self.num_nodes = len(places)
         return [Node(node, self.group, tuple(bundles)) for node, bundles in places.items()]
+
+    @property
+    def min_nodes(self):
+        """All are needed."""
+        return self.num_nodes
 
     @property
     def keys(self):

@@ -25,8 +25,13 @@ def digest():
     """Of program and libraries, written when the wheel was made."""
     path = PACKAGE / "DIGEST"
     if not path.exists():
-        raise RuntimeError(f"{PACKAGE} has no program: install the wheel that `make wheel` makes")
+        raise FileNotFoundError(f"{PACKAGE} has no program: install the wheel that `make wheel` makes")
     return path.read_text().strip()
+
+
+def has_cuda():
+    """The wheel is one of `make wheel CUDA=1`, which marks it."""
+    return (PACKAGE / "CUDA").exists()
 
 
 def archive():

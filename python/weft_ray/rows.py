@@ -15,6 +15,7 @@ import tempfile
 import time
 
 ROWS = 8192  # of a batch, which is one row group: the same rows give the same bytes
+FIRST_ROWS = 1000  # that show the types of a column of pandas
 PIECE_BYTES = 1 << 20
 DRAFT_S = 86_400  # since something was last written: its task was killed
 
@@ -36,12 +37,22 @@ def check_dataset(name, dataset, columns, any_type):
     if missing:
         raise ValueError(f"datasets[{name!r}] has no column {', '.join(missing)}, which the run file's template names; "
                          f"it has {', '.join(schema.names)}")
-    of_text = (pyarrow.types.is_string, pyarrow.types.is_large_string, pyarrow.types.is_integer, pyarrow.types.is_floating,
+    of_text = (pyarrow.types.is_string, pyarrow.types.is_large_string, is_string_view, pyarrow.types.is_integer, pyarrow.types.is_floating,
                pyarrow.types.is_boolean)
+    unknown = [column for column in columns if column != any_type and not isinstance(types[column], pyarrow.DataType)]
+    if unknown:  # columns of pandas hold objects, of which their first rows show what they are
+        first = dataset.select_columns(unknown).take_batch(FIRST_ROWS, batch_format="pyarrow")
+        types.update(zip(first.schema.names, first.schema.types))
     for column in columns:
         kind = types[column]
         if column != any_type and not (isinstance(kind, pyarrow.DataType) and any(test(kind) for test in of_text)):
             raise ValueError(f"datasets[{name!r}]: column {column} has the type {kind}; text and numbers are supported")
+
+
+def is_string_view(kind):
+    """A type that older versions of Arrow do not have."""
+    import pyarrow
+    return getattr(pyarrow.types, "is_string_view", lambda _: False)(kind)
 
 
 def write_draft(dataset, columns, name, draft):
@@ -50,7 +61,8 @@ def write_draft(dataset, columns, name, draft):
     writer = None
     for batch in dataset.select_columns(columns).iter_batches(batch_size=ROWS, batch_format="pyarrow"):
         batch = batch.select(columns).replace_schema_metadata(None).combine_chunks()
-        writer = writer or pyarrow.parquet.ParquetWriter(draft, batch.schema)
+        writer = writer or pyarrow.parquet.ParquetWriter(draft, pyarrow.schema(
+            [field.with_type(pyarrow.string()) if is_string_view(field.type) else field for field in batch.schema]))
         writer.write_table(batch.cast(writer.schema), row_group_size=ROWS)
     if writer is None:
         raise ValueError(f"datasets[{name!r}] has no rows")

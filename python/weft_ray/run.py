@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import signal
 import sys
 import time
@@ -18,7 +19,9 @@ from weft_ray.placement import TIMEOUT_VARIABLE, timeout_s
 from weft_ray.result import make_checkpoint, make_result, stored_steps
 
 POLL_S, LOOK_S, SAVE_S, CLOSE_S = 0.5, 1.0, 120.0, 10.0
-LOST = 75  # exit code: the same command resumes (docs/contract.md)
+USAGE, LOST = 2, 75  # exit codes: wrong input; the same command resumes (docs/contract.md)
+HELD, HELD_S, HELD_PAUSE_S = re.compile(r"another process is training in |is held: .* is training there"), 120.0, 2.0  # the run's lock, or its lease
+STARTS = 3  # of an agent, before a node is given up on which none was ever there
 PLACINGS, PLACE_S = 3, 1.0
 OPENINGS = 10  # times timeout_s(), for actors and their runtime environment
 
@@ -56,6 +59,7 @@ class Run:
         self.trainer, self.settings, self.placement, self.is_first = trainer, trainer.settings, placement, is_first
         self.earlier = self.failures = failures  # of earlier attempts; all
         self.places, self.died, self.words = [], {}, words
+        self.has_reported = False  # a step: what fails before that would fail again
         self.has_saved = False  # a checkpoint: what --overwrite and --resume asked for is done
         self.reported = reported  # steps, also of earlier attempts
         self.endpoint = self.secret = None
@@ -128,17 +132,39 @@ class Run:
         limit = self.settings.max_failures
         return {"launch.max_restarts": limit if limit < 0 else limit - self.earlier, "launch.restart_reset_steps": 0} if self.settings.ranks > 1 else {}
 
+    def directory(self):
+        """Where weft starts: the job's working directory, as Ray has sent it to the nodes, else the driver's, if all nodes have it. None: the run's folder."""
+        if self.settings.fewest < self.settings.ranks:
+            return None  # nodes that come later have that one
+        directory = self.head.directory or os.getcwd()
+        answers = [place.first.enters.remote(directory) for place in self.places]
+        return directory if all([self.is_seen(answer) for answer in answers]) else None
+
+    def start(self):
+        """weft train, in the first node's actor."""
+        name, number = f"ray-{hashlib.sha256(self.settings.text.encode()).hexdigest()[:8]}.yaml", next(self.head.numbers)
+        arguments = (self.settings.place, name, self.settings.text, self.keys(), self.words, self.directory(), self.head.gpus, self.reported, self.settings.keep)
+        self.endpoint = self.secret = None
+        self.check_storage(self.head.ask(lambda actor: actor.train.remote(number, *arguments)))
+
+    def run_program(self):
+        """(exit code, error) of weft train. After a loss the one before it may hold the run's lock for a while: it lives on, or its node's storage has not noticed."""
+        deadline = time.monotonic() + HELD_S
+        while True:
+            self.start()
+            code, error = self.follow()
+            if self.is_first or code != USAGE or not HELD.search(error) or time.monotonic() > deadline:
+                return code, error
+            warn(f"the run's directory is not free yet, and weft train is started again\n{error}")
+            time.sleep(HELD_PAUSE_S)
+
     def train(self):
         self.open()
-        name = f"ray-{hashlib.sha256(self.settings.text.encode()).hexdigest()[:8]}.yaml"
         try:
             self.check_rows()
-            path = ray.get(self.head.first.train.remote(self.settings.place, name, self.settings.text, self.keys(), self.words,
-                                               os.getcwd(), self.head.gpus, self.reported, self.settings.keep))
-            self.check_storage(path)
-            code, error = self.follow()
+            code, error = self.run_program()
             if code < 0:
-                raise SupervisorLost(f"weft train was killed by signal {-code}")
+                self.report_kill(f"weft train was killed by signal {-code}")
             if code > 0:
                 raise WorkerGroupError(f"weft train exited with {code}\n{error}", self.worker_failures(code, error))
             return self.result()
@@ -148,6 +174,12 @@ class Run:
             raise ControllerError(error) from error
         except RayError as lost:  # its death, the node's memory, an object that went with a node: Ray has many names for it
             raise SupervisorLost(f"the actor of the first node is lost: {lost}") from lost
+
+    def report_kill(self, text):
+        lost = SupervisorLost(text)
+        if self.is_first and not self.has_reported:
+            raise WorkerGroupError(f"{text}, before its first step", self.worker_failures(LOST, text)) from lost
+        raise lost
 
     def result(self):
         storage = self.trainer.storage
@@ -222,6 +254,7 @@ class Run:
             if self.endpoint is not None:
                 self.take_more()
                 self.join_others()
+                self.check_agents()
         return None
 
     def hear_head(self, news):
@@ -264,6 +297,16 @@ class Run:
         for place in self.places[1:]:
             place.join(self.endpoint, self.secret)
 
+    def check_agents(self):
+        """Before the first step the run would wait without end for a node that cannot have an agent; later the others go on, or wait for it."""
+        if not self.is_first or self.has_reported:
+            return
+        without = [place for place in self.places[1:] if place.failed >= STARTS]
+        if len(self.places) - len(without) < self.placement.min_nodes and without:
+            place = without[0]
+            raise ControllerError(RuntimeError(f"no agent could be started on {place.address or place.node.id[:12]}, which was tried {place.failed} times: "
+                                               f"{reason(place.last_error)}")) from place.last_error
+
     # ---------------------------------------------------------------- callbacks
 
     def call_back(self, name, **arguments):
@@ -276,6 +319,7 @@ class Run:
 
     def report(self, metrics, folder):
         """A new step after a death: that was not the end."""
+        self.has_reported = True
         if folder:
             self.has_saved = True
         else:

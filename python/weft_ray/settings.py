@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from ray.train import FailureConfig, LoggingConfig, ScalingConfig, UserCallback
 
+from weft_ray import program
 from weft_ray.rows import check_dataset, template_columns
 
 # Decided by ScalingConfig, RunConfig and the placement. In a run file they are for other engines, and replaced.
@@ -110,9 +111,22 @@ def check_text(key, value):
     return value
 
 
+def plain(what, value):
+    """As JSON has it; numbers of numpy, such as Tune's, become Python's."""
+    def number(one):
+        if getattr(one, "ndim", None) == 0 and hasattr(one, "item"):
+            return one.item()
+        raise TypeError(f"{one!r} is of {type(one).__name__}")
+    try:
+        return json.loads(json.dumps(value, default=number))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what}: {error}; text, numbers, true, false, null and lists of them were expected") from error
+
+
 def read_run(run):
     """(text, sections) of a run file or a dict of the same form."""
     if isinstance(run, dict):
+        run = {name: {key: plain(f"{name}.{key}", value) for key, value in part.items()} if isinstance(part, dict) else plain(name, part) for name, part in run.items()}
         return json.dumps(run, indent=1) + "\n", run
     text = Path(run).read_text()
     sections = parse_yaml(run, text)
@@ -166,6 +180,8 @@ def read_scaling(scaling, sections, config):
     cpus, gpus = scaling.num_cpus_per_worker, scaling.num_gpus_per_worker
     if gpus != (1 if scaling.use_gpu else 0):
         refuse("ScalingConfig(resources_per_worker)", scaling.resources_per_worker, "a rank has one GPU with use_gpu=True, else none")
+    if scaling.use_gpu and not program.has_cuda():
+        refuse("ScalingConfig(use_gpu)", True, "the program of this weft_ray has no CUDA; install the wheel of `make wheel CUDA=1`")
     bundle = {**scaling.additional_resources_per_worker, **({"CPU": cpus} if cpus else {}), **({"GPU": gpus} if gpus else {})}
     keys = {"launch.device": "cuda" if scaling.use_gpu else "cpu"}
     if find_key(sections, "launch.threads") is None and "launch.threads" not in config and cpus:
@@ -253,8 +269,8 @@ def launch_keys(sections, config):
 def read_settings(run, config, scaling, run_config, datasets):
     """Everything that can be refused without a cluster."""
     text, sections = read_run(run)
-    config = config or {}
-    check_keys(config)
+    check_keys(config := config or {})
+    config = {key: plain(f"train_loop_config: {key}", value) for key, value in config.items()}
     read_run_config(run_config)
     ranks, fewest, tp = check_ranks(scaling, sections, config)
     bundle, scaling_keys = read_scaling(scaling, sections, config)

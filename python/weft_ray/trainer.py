@@ -1,23 +1,26 @@
 """weft_ray/trainer.py: WeftTrainer, in place of Ray Train's trainers."""
 
+import time
+
 import ray
 from ray import cloudpickle
 from ray.exceptions import RayError
 from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from weft_ray import rows
-from weft_ray.elastic import ElasticPlacement
+from weft_ray import program, rows
+from weft_ray.elastic import ElasticPlacement, fitting_node
 from weft_ray.place import reason, warn
 from weft_ray.placement import Placement
 from weft_ray.result import open_storage
-from weft_ray.run import LOST, Run, SupervisorLost, WeftError
+from weft_ray.run import LOST, USAGE, Run, SupervisorLost, WeftError
 from weft_ray.settings import read_settings
 
 __all__ = ["WeftError", "WeftTrainer"]
 
 cloudpickle.register_pickle_by_value(rows)  # nodes do not have it
-USAGE = 2  # exit code of weft
+AGAIN_S, LONGEST_S = 1.0, 60.0  # before another attempt after one without a step: twice as long each time
 LASTING = ("--convert-states", "--force")  # words of the command line that hold for every attempt, also after the first checkpoint
 
 
@@ -33,6 +36,7 @@ class WeftTrainer:
     def __init__(self, run, *, train_loop_config=None, scaling_config=None, run_config=None, datasets=None):
         if callable(run):
             raise ValueError("WeftTrainer takes a run file, or a dict with its keys, in place of a training function")
+        program.digest()  # an installation without a program is found now, not on the nodes
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
         self.train_loop_config = train_loop_config
@@ -42,11 +46,17 @@ class WeftTrainer:
         self.storage = None  # (file system, the run directory in it)
         self.stop_code = None  # exit code of weft train after an interrupt
 
+    def rows_task(self, function):
+        """On a node that a worker may be placed on, if there is one yet: the driver's, or a head without CPUs, need not see the storage."""
+        node = fitting_node(self.settings)
+        place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
+        return ray.remote(num_cpus=0, **place)(function)
+
     def write_datasets(self):
         """Before workers take their CPUs, some of which Ray Data needs."""
         self.strange_rows = []
         for name, (dataset, columns) in self.settings.datasets.items():
-            write = ray.remote(num_cpus=0)(rows.write_rows).remote(dataset, columns, self.settings.rows_folder, name)
+            write = self.rows_task(rows.write_rows).remote(dataset, columns, self.settings.rows_folder, name)
             try:
                 path, is_strange = ray.get(write)
             except RayError as error:  # Ray has tried again where a node was lost
@@ -61,7 +71,7 @@ class WeftTrainer:
         """Where weft has refused to train with other rows than before, nobody needs them."""
         if self.strange_rows and any(failure.exit_code == USAGE for failure in failures.values()):
             try:
-                ray.get(ray.remote(num_cpus=0)(rows.remove_rows).remote(self.strange_rows))
+                ray.get(self.rows_task(rows.remove_rows).remote(self.strange_rows))
             except RayError as error:  # weft's refusal is what the user needs to see
                 warn(f"{', '.join(self.strange_rows)} is not needed, but could not be removed: {reason(error)}")
 
@@ -74,7 +84,7 @@ class WeftTrainer:
         if not ray.is_initialized():
             ray.init()
         self.write_datasets()
-        limit, failures, words, reported, is_first = self.settings.max_failures, 0, self.words, (0, 0), True
+        limit, failures, words, reported, is_first, pause_s = self.settings.max_failures, 0, self.words, (0, 0), True, 0.0
         with (Placement if self.settings.fewest == self.settings.ranks else ElasticPlacement)(self.settings) as placement:
             while True:
                 run = Run(self, placement, failures, words, reported, is_first)
@@ -91,6 +101,8 @@ class WeftTrainer:
                     run.close()
                     if lost.is_apart:
                         placement.place_again()
+                    pause_s = 0.0 if run.has_reported else min(max(2 * pause_s, AGAIN_S), LONGEST_S)
+                    time.sleep(pause_s)
                 except WorkerGroupError as error:
                     self.drop_refused_rows(error.worker_failures)
                     raise

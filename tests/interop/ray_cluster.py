@@ -74,11 +74,18 @@ class RayCluster:
             daemon.kill()
             daemon.wait()
 
-    def start_daemon(self, name, *words, before=()):
+    def old_python(self):
+        """The environment of a Python that was built with an old glibc, as Miniforge's and so that of Ray's own images."""
+        place = self.folder / "old_python"
+        place.mkdir(exist_ok=True)
+        (place / "sitecustomize.py").write_text("import os\ndel os.memfd_create, os.pidfd_open\n")
+        return {"PYTHONPATH": str(place)}
+
+    def start_daemon(self, name, *words, before=(), env=()):
         home = self.homes.setdefault(name, self.folder / "homes" / name)
         home.mkdir(parents=True, exist_ok=True)
         env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), "PYTHONUNBUFFERED": "1",
-               "GLOO_SOCKET_IFNAME": "br0" if name == "head" else "eth0", **DAEMON_ENV}  # gloo: of PyTorch, which else takes the host's name
+               "GLOO_SOCKET_IFNAME": "br0" if name == "head" else "eth0", **DAEMON_ENV, **dict(env)}  # gloo: of PyTorch, which else takes the host's name
         command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats",
                    "--object-store-memory", 200_000_000, *words]
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -86,7 +93,7 @@ class RayCluster:
         return self.daemons[-1]
 
     def add_node(self, cpus, *words, before=()):
-        """Another host, in a network namespace of its own. words: of ray start; before: a command that starts it."""
+        """Another host, in a network namespace of its own; every other one has an old Python. words: of ray start; before: a command that starts it."""
         self.nodes += 1
         name, address = f"h{self.nodes}", f"10.213.0.{self.nodes}"
         call("ip", "netns", "add", name)
@@ -96,7 +103,7 @@ class RayCluster:
         call("ip", "-n", name, "link", "set", "eth0", "up")
         call("ip", "-n", name, "link", "set", "lo", "up")
         return self.start(name, "--address", self.address, "--node-ip-address", address, "--num-cpus", cpus, *words,
-                          before=["ip", "netns", "exec", name, *before])
+                          before=["ip", "netns", "exec", name, *before], env=self.old_python() if self.nodes % 2 == 0 else ())
 
     def want_nodes(self, count):
         """At least so many are alive, those that are added with one CPU. Call it with Ray connected."""

@@ -1,5 +1,6 @@
 """weft on Ray at its edges: jobs, object stores, GPUs that are handed out or absent, storage that one node does not see, Ctrl-C, another Ray."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -41,13 +42,26 @@ def check_other_ray(case):
     case.checks.that(done.returncode == 2 and "Ray, which is not installed" in done.stderr, "without Ray: exit 2 and what to install", done.stderr[-300:])
 
 
+@contextlib.contextmanager
+def marked(case):
+    """The installed wheel says that it has CUDA."""
+    mark = case.folder / "driver/weft_ray/CUDA"
+    mark.write_text("13\n")
+    yield
+    mark.unlink()
+
+
 def check_no_gpus(case):
     import ray.train
     from weft_ray import WeftTrainer
+
+    def trainer():
+        return WeftTrainer(sections(case.folder), scaling_config=ray.train.ScalingConfig(num_workers=4, use_gpu=True),
+                           run_config=ray.train.RunConfig(name="gpus", storage_path=str(case.storage)))
+    refused(case, "GPUs with a wheel without CUDA", "make wheel CUDA=1", trainer)
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "1"
-    fails(case, "GPUs asked for, and none there", "they need GPU 4, GPU 1 each; the cluster has GPU 0", WeftTrainer(
-        sections(case.folder), scaling_config=ray.train.ScalingConfig(num_workers=4, use_gpu=True),
-        run_config=ray.train.RunConfig(name="gpus", storage_path=str(case.storage))))
+    with marked(case):
+        fails(case, "GPUs asked for, and none there", "they need GPU 4, GPU 1 each; the cluster has GPU 0", trainer())
     del os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 
 
@@ -113,12 +127,14 @@ def check_gpu_ids(case):
     def trainer():
         return WeftTrainer({**sections(case.folder), "parallel": {"dp": 3}}, scaling_config=ray.train.ScalingConfig(num_workers=3, use_gpu=True),
                            run_config=ray.train.RunConfig(name="gpu", storage_path=str(case.storage)))
-    fails(case, "GPU ids: the stand-in", "a stand-in of this test", trainer())
+    with marked(case):
+        fails(case, "GPU ids: the stand-in", "a stand-in of this test", trainer())
     ids, _, words = log.read_text().partition(" ")
     case.checks.that(len(set(ids.split(","))) == 3 and set(ids.split(",")) < {"0", "1", "2", "3"}, "GPU ids: those of the three workers together", ids)
     case.checks.that("launch.device=cuda" in words and "launch.nodes=1" in words, "GPU ids: launch.device is cuda", words[:400])
     shutil.rmtree(place)
-    fails(case, "GPU ids: a program without CUDA says so", "launch.device", trainer())
+    with marked(case):
+        fails(case, "GPU ids: a program without CUDA says so", "launch.device", trainer())
 
 
 def submit(case, name, environment, *command):

@@ -12,17 +12,26 @@ import os
 import signal
 import time
 
+import numpy
+
 from common import Weft, read_metrics, run_program, write_run_file
 from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, programs_sent, refused,
                       same_run, sections)
 from ray_cluster import HEAD, RayCluster, enter
 from ray_edges import DASHBOARD, check_gpu_ids, check_interrupt, check_island, check_job, check_no_gpus, check_other_ray, check_store
-from ray_nodes import check_elastic, check_lost_node, check_nodes, check_orphan
+from ray_nodes import check_elastic, check_lost_first, check_lost_node, check_nodes, check_orphan
 from ray_notebook import check_kernel
 from ray_proofs import check_budget, check_notebook, check_one, check_uneven
 from ray_recovery import NODE_S, RANK_S, Recovery, check_recovery, check_survivors
-from ray_use import check_command, check_datasets, check_examples, check_term, check_tune
+from ray_use import check_client, check_command, check_datasets, check_examples, check_term, check_tune
 from sampling import is_full
+
+
+class Pool:
+    """Checks of which a commit runs at most one."""
+
+    def __init__(self, slots, *names):
+        self.slots, self.names = slots, names
 
 
 def check_run(case):
@@ -57,7 +66,7 @@ def check_resume(case):
     file = write_run_file(case.folder / "run.yaml", {"name": "other", "storage": "/nowhere", **sections(case.folder)})
     recorder = make_recorder()()
     begin = time.monotonic()
-    config = {"train.steps": MORE_STEPS}
+    config = {"train.steps": numpy.int64(MORE_STEPS)}  # as a sweep of Tune may have it
     result = case.trainer("first", str(file), config, callbacks=[recorder]).fit()
     took_s, limit_s = recorder.times[0] - begin, FIRST_STEP_S * case.slack
     case.checks.that(took_s < limit_s, f"from fit() to the first step, the program there: {took_s:.1f} s (promised {FIRST_STEP_S:g} s, at most {limit_s:g} here)")
@@ -158,6 +167,8 @@ def check_refusals(case):
     refused(case, "the best two in an object store", "RunConfig(storage_path)='s3://bucket/x'", config(storage_path="s3://bucket/x", checkpoint_config=best))
     refused(case, "datasets that are none", "a ray.data.Dataset was expected",
             lambda: WeftTrainer(run, scaling_config=ScalingConfig(num_workers=4), datasets={"train": 1}))
+    refused(case, "a value that no run file can have", "train_loop_config: train.lr: ", lambda: WeftTrainer(
+        run, train_loop_config={"train.lr": {1e-3}}, scaling_config=ScalingConfig(num_workers=4)))
     refused(case, "a key that Ray decides", "launch.nodes is decided by the placement group",
             lambda: WeftTrainer(run, train_loop_config={"launch.nodes": 2}, scaling_config=ScalingConfig(num_workers=4)))
 
@@ -174,19 +185,28 @@ def check_bad_runs(case):
     del os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 
 
-# (check, one commit in how many runs it; 0: FULL=1 alone). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
+# (check, one commit in how many runs it; 0: FULL=1 alone; a pool: at most one of it). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
+NODES, EDGES = Pool(6, "lost_node", "orphan", "lost_first"), Pool(15, "island", "gpu_ids", "tune", "job", "client")
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 3), (check_command, 3), (check_term, 3), (check_interrupt, 3), (check_budget, 3), (check_one, 3), (check_notebook, 3), (check_kernel, 4), (check_store, 0),
-         (check_island, 0), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, 4), (check_orphan, 4), (check_elastic, 0), (check_gpu_ids, 0), (check_tune, 0))
-SECOND = ((check_job, 0),)  # a head with a job server
+         (check_other_ray, 1), (check_datasets, 4), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, 0),
+         (check_client, EDGES), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES), (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES),
+         (check_tune, EDGES))
+SECOND = ((check_job, EDGES),)  # a head with a job server
 
 
-def choose(parts, args, checks):
-    def runs(name, count):
-        if args.only:
-            return name in args.only.split(",")
-        return is_full() or count == 1 or count > 1 and checks.sample.one_in(count, name)
-    return [part for part, count in parts if runs(part.__name__.removeprefix("check_"), count)]
+def name_of(part):
+    return part.__name__.removeprefix("check_")
+
+
+def choose(args, checks):
+    """(of the first cluster, of the second)"""
+    names = args.only.split(",") if args.only else [name for pool in (NODES, EDGES) for name in checks.sample.one_of(pool.slots, pool.names)]
+
+    def runs(part, count):
+        if args.only or isinstance(count, Pool):
+            return name_of(part) in names
+        return is_full() or count == 1 or count > 1 and checks.sample.one_in(count, name_of(part))
+    return [[part for part, count in parts if runs(part, count)] for parts in (FIRST, SECOND)]
 
 
 def run_parts(parts, cluster, case):
@@ -208,10 +228,11 @@ def body(args, checks, folder):
     case.slack = 1 if args.wall else case.slack
     install_wheel(checks, case.wheel, folder / "driver")
     case.undisturbed = case.own("own")
-    if parts := choose(FIRST, args, checks):
-        run_parts(parts, RayCluster(folder / "cluster", 4), case)
-    if parts := choose(SECOND, args, checks):
-        run_parts(parts, RayCluster(folder / "second", 4, "--dashboard-host", HEAD, "--dashboard-port", DASHBOARD), case)
+    first, second = choose(args, checks)
+    if first:
+        run_parts(first, RayCluster(folder / "cluster", 4), case)
+    if second:
+        run_parts(second, RayCluster(folder / "second", 4, "--dashboard-host", HEAD, "--dashboard-port", DASHBOARD), case)
     print(f"with Ray's daemons: {processor_s():.0f} s of the processors")
 
 

@@ -44,6 +44,7 @@ def check_datasets(case):
     case.checks.equal([path.name for path in folder.iterdir()], ["train.parquet"], "other rows under the same name: those of the run are left, and no others")
     case.checks.that((folder / "train.parquet").read_bytes() == before, "other rows under the same name: those of the run have their bytes")
     check_same_rows(case, parquet)
+    check_pandas(case, trainer, pyarrow.parquet.read_table(parquet))
     refused(case, "a column that is missing", "datasets['train'] has no column sql", lambda: trainer(dataset.drop_columns(["sql"])))
     refused(case, "a column of another type", "column question has the type", lambda: trainer(
         ray.data.from_items([{"question": [1, 2], "sql": "select"}])))
@@ -54,6 +55,21 @@ def check_datasets(case):
         run, scaling_config=scaling, datasets={"train": dataset, "eval": dataset}))
     fails(case, "fewer rows than a batch", "global_batch", WeftTrainer(
         run, scaling_config=scaling, run_config=ray.train.RunConfig(name="few", storage_path=str(case.storage)), datasets={"train": dataset.limit(3)}))
+
+
+def check_pandas(case, trainer, table):
+    """Text in blocks of pandas, which hold objects, and as Arrow's views: the same rows."""
+    import pyarrow
+    import ray.data
+    from weft_ray import rows
+    views = table.cast(pyarrow.schema([(name, pyarrow.string_view()) for name in table.column_names]))
+    with_objects = ray.data.from_arrow(table).map_batches(lambda batch: batch.astype(object), batch_format="pandas")
+    for what, dataset in (("a table of pandas", ray.data.from_pandas(table.to_pandas().astype(object))), ("batches of pandas", with_objects), ("views", ray.data.from_arrow(views))):
+        columns = trainer(dataset).settings.datasets["train"][1]
+        found = rows.write_rows(dataset, columns, str(case.storage / "rows/rows"), "train")
+        case.checks.equal(found, (str(case.storage / "rows/rows/train.parquet"), False), f"{what}: the rows of the run")
+    refused(case, "objects that are lists", "column question has the type list", lambda: trainer(
+        ray.data.from_pandas(table.to_pandas().assign(question=[[1, 2]] * len(table)))))
 
 
 def check_same_rows(case, parquet):
@@ -71,6 +87,24 @@ def check_same_rows(case, parquet):
         path, is_strange = rows.place_rows(str(folder / "draft"), str(folder), "train")
         found.append((os.path.basename(path) == "train.parquet", is_strange))
     case.checks.equal(found, [(True, False), (True, False), (False, True), (False, True)], "the same rows in other bytes are the same, others are not")
+
+
+CLIENT = """
+import sys, ray, ray.train
+from weft_ray import WeftTrainer
+ray.init(address="ray://{head}:10001", log_to_driver=False)
+result = WeftTrainer({run!r}, scaling_config=ray.train.ScalingConfig(num_workers=4),
+                     run_config=ray.train.RunConfig(name="client", storage_path={storage!r})).fit()
+print("step", result.metrics["step"], result.checkpoint.path)
+"""
+
+
+def check_client(case):
+    """A driver that is not on a node: Ray's client (ray://)."""
+    code = CLIENT.format(head=HEAD, run=sections(case.folder), storage=str(case.storage))
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(case.folder / "driver")}, text=True, capture_output=True, timeout=300, check=False)
+    case.checks.that(f"step {STEPS} {case.storage}/client/checkpoints" in done.stdout, "ray://: fit() returns the Result", (done.stdout + done.stderr)[-1500:] if done.returncode else "")
+    same_run(case, case.storage / "client", case.undisturbed, "ray://")
 
 
 def check_command(case):
@@ -184,14 +218,16 @@ def check_examples(case):
 
 
 def check_tune(case):
-    """A sweep over train.lr; trials have weft_ray from a runtime environment with the wheel, without a network."""
+    """A sweep over train.lr; trials have weft_ray from a runtime environment with the wheel, without a network, and rows from its working_dir."""
     import ray
     from ray import tune
     for home in case.cluster.homes.values():
         shutil.rmtree(program_cache(home), ignore_errors=True)
     ray.shutdown()
-    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(case.wheel)]})
+    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error",
+             runtime_env={"py_modules": [str(case.wheel)], "working_dir": str(case.folder / "data")})
     run = {**sections(case.folder, steps=2), "parallel": {"dp": 2, "mode": "exact"}}
+    run["data"] = {**run["data"], "train": ["train.jsonl"], "eval": ["test.jsonl"]}  # Tune gives a trial a directory of its own
     storage = str(case.storage)
 
     def trial(config):

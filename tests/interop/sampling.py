@@ -69,6 +69,13 @@ class Sampler:
         self.taken, self.all = self.taken + runs, self.all + 1
         return runs
 
+    def one_of(self, slots, names):
+        """At most one of several long checks, which together would take too long; each by about one of `slots` commits. All where all run."""
+        number = int.from_bytes(hashlib.sha256(f"{self.commit} {list(names)}".encode()).digest()[:8], "big") % slots
+        chosen = list(names) if self.commit is None else list(names)[number:number + 1]
+        self.taken, self.all = self.taken + len(chosen), self.all + len(names)
+        return chosen
+
     def summary(self):
         """Nothing where no case was skipped."""
         return f"sampled {self.taken} of {self.all} (FULL=1 runs all)" if self.taken < self.all else ""

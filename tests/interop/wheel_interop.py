@@ -64,9 +64,10 @@ def check_libraries(checks, package):
     found = re.findall(r"^\s*(\S+) => (\S+)", lines, re.M)
     foreign = [path for name, path in found if not path.startswith(str(package)) and not OF_THE_MACHINE.match(name)]
     checks.that(len(found) > 10 and not foreign, "libraries: of the wheel, or of every Linux", " ".join(foreign))
-    shutil.move(package / "lib/libarrow.so.2600", package / "libarrow.so.2600")
+    library = next((package / "lib").glob("libarrow.so.*"))
+    shutil.move(library, package / library.name)
     checks.that(call(program, "--version", env={}).returncode == 127, "control: without one of them it does not start")
-    shutil.move(package / "libarrow.so.2600", package / "lib/libarrow.so.2600")
+    shutil.move(package / library.name, library)
 
 
 def check_training(checks, weft, bin_dir, folder):

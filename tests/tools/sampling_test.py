@@ -81,6 +81,17 @@ class Sampler(unittest.TestCase):
         for sample in (self.sampler("abc", FULL="1"), self.sampler(None)):
             self.assertTrue(all(sample.one_in(3, str(i)) for i in range(20)))
 
+    def test_at_most_one_of_a_pool(self):
+        sampler, found = sampling.Sampler(), []
+        for number in range(600):
+            sampler.commit = str(number)
+            found.append(sampler.one_of(6, ("a", "b", "c")))
+        self.assertEqual(max(map(len, found)), 1)
+        for name in ("a", "b", "c"):
+            self.assertTrue(60 < found.count([name]) < 140, found.count([name]))
+        sampler.commit = None
+        self.assertEqual(sampler.one_of(6, ("a", "b", "c")), ["a", "b", "c"])
+
     def test_full_and_no_checkout_run_all(self):
         for sample in (self.sampler("abc", FULL="1"), self.sampler(None)):
             self.assertEqual(sample(range(80), lambda _: set()), list(range(80)))

@@ -103,12 +103,12 @@ def add_module(name, **names):
 
 def install():
     """In place of Ray, and of what only a driver has."""
-    add_module("ray", get=get, wait=lambda calls, **_: (list(calls), []), kill=lambda actor: None, remote=Factory, is_initialized=lambda: True, __version__="2.60.0")
+    add_module("ray", get=get, wait=lambda calls, **_: (list(calls), []), kill=lambda actor: None, remote=Factory, is_initialized=lambda: True, nodes=list, __version__="2.60.0")
     add_module("ray.cloudpickle", register_pickle_by_value=lambda module: None)
     add_module("ray.exceptions", RayError=RayError, RayActorError=RayActorError, ActorUnavailableError=ActorUnavailableError, RayTaskError=RayTaskError)
     for name in ("ray._private", "ray._private.state", "ray.util", "ray.util.client", "ray.util.placement_group", "ray.util.scheduling_strategies", "ray.train.v2", "ray.train.v2._internal",
                  "ray.train.v2._internal.execution", "ray.train.v2._internal.execution.context", "ray.train.v2.api", "pandas", "pyarrow", "pyarrow.fs"):
         if name == "ray.train.v2":
             add_module("ray.train", TrainingFailedError=TrainingFailedError)
-        add_module(name)
+        add_module(name, **({"placement_group_table": lambda group: {"bundles_to_node_id": {}}} if name == "ray.util.placement_group" else {}))
     add_module("ray.train.v2.api.exceptions", ControllerError=ControllerError, WorkerGroupError=WorkerGroupError)

@@ -69,6 +69,18 @@ class Programs(Folder):
         self.assertEqual((self.folder / "d1/bin/weft").stat().st_ino, before)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["d1"])
 
+    def test_programs_that_nobody_uses(self):
+        one = node.WeftNode()
+        for name in ("d1", "d2"):
+            one.install(name, archive())
+        month = time.time() - node.UNUSED_S - 60
+        for name in ("d1", "d2"):
+            os.utime(self.folder / name, (month, month))
+        self.assertTrue(one.find_program("d2"))
+        one.look()  # it is in use
+        one.install("d3", archive())
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["d2", "d3"])
+
 
 class Actors(Folder):
     def test_one_secret_at_a_time(self):
@@ -79,10 +91,54 @@ class Actors(Folder):
             found.append(Path(words[-1]).read_text())
         one.start = start
         before = len(os.listdir("/proc/self/fd"))
-        for secret in ("first", "second", "third"):
-            one.join("here:1", secret, [])
+        for number, secret in enumerate(("first", "second", "third"), 1):
+            one.join(number, "here:1", secret, [])
+        one.join(number, "here:1", secret, [])  # Ray could not deliver the answer
         self.assertEqual((found, len(os.listdir("/proc/self/fd")) - before), (["first", "second", "third"], 1))
         os.close(one.secret_fd)
+
+    def test_a_secret_where_python_has_no_memfd(self):
+        kept = os.memfd_create
+        del os.memfd_create
+        try:
+            before = os.listdir("/dev/shm")
+            file = node.memory_file("a secret")
+        finally:
+            os.memfd_create = kept
+        path = f"/proc/{os.getpid()}/fd/{file}"
+        self.assertEqual((Path(path).read_text(), oct(os.stat(path).st_mode & 0o777), os.stat(path).st_nlink), ("a secret", "0o600", 0))
+        self.assertEqual([name for name in os.listdir("/dev/shm") if name not in before and "weft_secret" in name], [])
+        os.close(file)
+
+    def test_a_start_that_failed_is_tried_again(self):
+        one, ends = node.WeftNode(), [OSError("no memory"), None, None]
+
+        def start(*_):
+            if error := ends.pop(0):
+                raise error
+            one.child = SimpleNamespace(pid=len(ends))
+        one.start = start
+        with self.assertRaises(OSError):
+            one.join(1, "here:1", "secret", [])
+        self.assertEqual([one.join(number, "here:1", "secret", [])[1] for number in (1, 1, 2)], [1, 1, 0])
+        os.close(one.secret_fd)
+
+    def test_losses_that_the_status_has_not_heard_of(self):
+        one = node.WeftNode()
+        one.run_dir, one.child = str(self.folder), SimpleNamespace(pid=7)
+        one.follower, status = node.RunFollower(str(self.folder)), self.folder / ".status.json"
+        self.assertEqual(one.restarts(), 0)
+
+        def happen(*names):
+            for name in names:
+                one.follower.deaths.add(name)
+            return one.restarts()
+        self.assertEqual(happen("started", "rank_died"), 1)
+        status.write_text('{"restarts": 3, "pid": 7}')
+        self.assertEqual(one.restarts(), 3)
+        status.write_text('{"restarts": 3, "pid": 6}')
+        self.assertEqual([happen("recovered"), happen("node_lost"), happen("node_lost", "rank_died"), happen("recovered", "node_lost", "failed"),
+                          happen("node_lost", "layout", "started")], [1, 2, 2, 2, 3])
 
     def test_checkpoints_that_cannot_be_deleted(self):
         def prune(_):
@@ -165,7 +221,7 @@ class Rows(Folder):
 
     def test_an_interrupt_cancels_the_task_that_writes(self):
         one, cancelled = trainer.WeftTrainer.__new__(trainer.WeftTrainer), []
-        one.settings = SimpleNamespace(datasets={"train": (None, ["text"])}, rows_folder="/r/x/rows", keys={})
+        one.settings = SimpleNamespace(datasets={"train": (None, ["text"])}, rows_folder="/r/x/rows", keys={}, labels=None, bundle={"CPU": 1})
         with mock.patch.object(trainer.ray, "remote", lambda **_: lambda task: SimpleNamespace(remote=lambda *_: "task")), \
                 mock.patch.object(trainer.ray, "get", side_effect=KeyboardInterrupt), mock.patch.object(trainer.ray, "cancel", cancelled.append, create=True), \
                 self.assertRaises(KeyboardInterrupt):
@@ -175,7 +231,7 @@ class Rows(Folder):
     def test_a_refusal_is_not_hidden(self):
         rows.remove_rows([str(self.folder / "missing")])
         one, said = trainer.WeftTrainer.__new__(trainer.WeftTrainer), io.StringIO()
-        one.strange_rows = ["/r/x/rows/train-1.parquet"]
+        one.strange_rows, one.settings = ["/r/x/rows/train-1.parquet"], SimpleNamespace(labels=None, bundle={"CPU": 1})
         with mock.patch.object(trainer.ray, "remote", lambda **_: lambda task: SimpleNamespace(remote=lambda *_: None)), \
                 mock.patch.object(trainer.ray, "get", side_effect=stand_in_ray.RayTaskError(PermissionError("read-only"))), contextlib.redirect_stderr(said):
             one.drop_refused_rows({0: run.WeftError(2, "other rows")})

@@ -2,93 +2,21 @@
 """tests/tools/weft_ray_run_test.py: what python/weft_ray does when nodes, actors or agents fail, with a stand-in for Ray."""
 
 import contextlib
-import io
 import os
-import subprocess
 import sys
-import tempfile
 import unittest
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import stand_in_ray  # noqa: E402
+from stand_in_nodes import FakeNode, WithNodes, make_settings  # noqa: E402
 
-stand_in_ray.install()
-
-from weft_ray import command, elastic, keep, node, place, placement, program, result, run, settings, trainer  # noqa: E402
+from weft_ray import place, placement, run  # noqa: E402
 
 RayActorError, RayError, ControllerError = stand_in_ray.RayActorError, stand_in_ray.RayError, stand_in_ray.ControllerError
-
-
-class FakeNode:
-    """An actor that fails as often as its class says."""
-
-    faults, joined, codes, addresses, dropped, heard = {}, 0, [], [], [], []
-
-    def fail(self, name):
-        if self.faults.get(name):
-            raise self.faults[name].pop(0)
-
-    def describe(self, _):
-        self.fail("describe")
-        return {"address": FakeNode.addresses.pop(0) if FakeNode.addresses else "10.0.0.2", "gpus": ["0"], "has_program": False}
-
-    def install(self, *_):
-        self.fail("install")
-
-    def join(self, *_):
-        self.fail("join")
-        FakeNode.joined += 1
-        return "n2", 4711
-
-    def drop(self, host, pid):
-        FakeNode.dropped.append((host, pid))
-
-    def poll(self, _, heard):
-        FakeNode.heard.append(heard)
-        self.fail("poll")
-        code = FakeNode.codes.pop(0) if FakeNode.codes else None
-        return {"code": code, "error": "error: agent", "reports": [], "failures": [], "lines": [], "reported": None, "restarts": 0, "size": None, "endpoint": None}
-
-    def secret(self):
-        self.fail("secret")
-        return "secret"
-
-    def stop(self, _):
-        return None
-
-    def close(self):
-        return None
-
-
-def make_settings(**more):
-    return SimpleNamespace(**{"bundle": {"CPU": 1}, "uses_gpu": False, "ranks": 2, "fewest": 2, "max_failures": 3, "is_remote": False, "run_dir": "/r/x",
-                              "datasets": {}, "tp": 1, "check_nodes": lambda nodes: None, "score": None, **more})
-
-
-class WithNodes(unittest.TestCase):
-    def setUp(self):
-        FakeNode.faults, FakeNode.joined, FakeNode.codes, FakeNode.addresses, FakeNode.dropped, FakeNode.heard = {}, 0, [], [], [], []
-        self.now = 1000.0
-        for target, name, value in ((node, "WeftNode", FakeNode), (program, "digest", lambda: "d"), (place.time, "monotonic", lambda: self.now), (place.time, "sleep", self.sleep)):
-            patch = mock.patch.object(target, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-        self.said, hearing = io.StringIO(), contextlib.ExitStack()
-        hearing.enter_context(contextlib.redirect_stderr(self.said))
-        self.addCleanup(hearing.close)
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-    def make_place(self, **more):
-        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2)
-        return place.Place(where, placement.Node("n" * 20, None, (0, 1)), None)
 
 
 class Joining(WithNodes):
@@ -149,6 +77,28 @@ class Joining(WithNodes):
         with self.assertRaisesRegex(place.ApartError, "10.0.0.2 and 10.0.0.3"):
             self.make_place(uses_gpu=True).join("here:1", "secret")
 
+    def test_workers_without_a_gpu_that_ray_has_moved_apart(self):
+        alive = [{"NodeID": name, "Alive": name != "c"} for name in "abc"]
+        for second, is_apart in (("a", False), ("b", True), ("c", False)):  # c is lost, and Ray is about to move its bundle
+            with mock.patch.object(place, "placement_group_table", lambda _, second=second: {"bundles_to_node_id": {0: "a", 1: second}}), \
+                    mock.patch.object(place.ray, "nodes", lambda: alive), self.assertRaisesRegex(place.ApartError, "a and b") if is_apart else contextlib.nullcontext():
+                self.make_place().join("here:1", "secret")
+
+    def test_calls_that_ray_could_not_deliver_are_made_again(self):
+        for name in ("install", "join"):
+            FakeNode.faults, FakeNode.numbers = {name: [stand_in_ray.ActorUnavailableError("connection lost")] * 2}, []
+            one = self.make_place()
+            for _ in range(5):
+                one.join("here:1", "secret")
+            self.assertTrue(one.can_be_polled, name)
+            self.assertEqual((FakeNode.numbers, one.failed), ([1] * (3 if name == "join" else 1), 0))
+        self.assertEqual(self.said.getvalue(), "")
+        FakeNode.faults = {"install": [stand_in_ray.ActorUnavailableError("connection lost")] * 1000}
+        one, begin = self.make_place(), self.now
+        while not one.failed:
+            one.join("here:1", "secret")
+        self.assertAlmostEqual(self.now - begin, place.AWAY_S, delta=1.0)
+
 
 class Attempts(WithNodes):
     """Of a run: the first, and those after a loss."""
@@ -160,7 +110,7 @@ class Attempts(WithNodes):
                 raise answer
             return answer
         self.placed = []
-        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, wait=wait, keys={},
+        where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, min_nodes=2, wait=wait, keys={}, more=list,
                                 place_again=lambda: self.placed.append("again"))
         config = SimpleNamespace(worker_runtime_env=None, callbacks=[])
         owner = SimpleNamespace(settings=where.settings, run_config=config, train_loop_config=None, scaling_config=None, output=None, storage=None)
@@ -240,12 +190,88 @@ class Attempts(WithNodes):
             one.follow()
         self.assertAlmostEqual(self.now - begin, place.AWAY_S, delta=1.0)
 
+    def ready(self, is_first=True, **more):
+        return self.make_run([self.nodes], is_first, keys={}, place=("/r/x", ""), text="", keep=None, **more)
+
+    def test_a_start_that_was_not_heard_is_asked_for_again(self):
+        one, FakeNode.codes = self.ready(), [0]
+        FakeNode.faults = {"train": [stand_in_ray.ActorUnavailableError("connection lost")] * 2}
+        with mock.patch.object(run.Run, "result", lambda self: "Result"):
+            self.assertEqual(one.train(), "Result")
+        self.assertEqual(FakeNode.numbers, [1, 1, 1])
+
+    def test_a_lock_that_is_still_held(self):
+        for text in ("error: another process is training in /r/x: process 7 on n1", "error: /r/x is held: process 7 on n1 is training there"):
+            one, FakeNode.codes, FakeNode.numbers = self.ready(False), [(2, text), (2, text), 0], []
+            with mock.patch.object(run.Run, "result", lambda self: "Result"):
+                self.assertEqual((one.train(), one.failures, FakeNode.numbers), ("Result", 0, [1, 2, 3]))
+            begin, one, FakeNode.codes = self.now, self.ready(False), [(2, text)] * 1000
+            with self.assertRaisesRegex(stand_in_ray.WorkerGroupError, "exited with 2\nerror: .* training"):
+                one.train()
+            self.assertAlmostEqual(self.now - begin, run.HELD_S, delta=2 * run.HELD_PAUSE_S)
+        for is_first, end in ((True, (2, text)), (False, (2, "error: model.path")), (False, (75, text))):  # no retry
+            one, FakeNode.codes, FakeNode.numbers = self.ready(is_first), [end], []
+            with self.assertRaises(stand_in_ray.WorkerGroupError):
+                one.train()
+            self.assertEqual(FakeNode.numbers, [1])
+
+    def test_a_kill_before_the_first_step(self):
+        for is_first, has_reported, wanted in ((True, False, stand_in_ray.WorkerGroupError), (True, True, run.SupervisorLost), (False, False, run.SupervisorLost)):
+            one, FakeNode.codes = self.ready(is_first), [-9]
+            one.has_reported = has_reported
+            with self.assertRaisesRegex(wanted, "killed by signal 9"):
+                one.train()
+
+    def test_an_agent_that_can_never_be_started(self):
+        def begin(**more):
+            FakeNode.faults = {"join": [OSError("no memfd")] * 1000}
+            one = self.ready(**more)
+            one.open()
+            one.endpoint, one.secret = "here:1", "secret"
+
+            def look():
+                for _ in range(20):
+                    one.join_others()
+                    one.check_agents()
+                    self.now += 5.0
+            return one, look
+        one, look = begin()
+        with self.assertRaisesRegex(ControllerError, "10.0.0.2, which was tried 3 times: no memfd"):
+            look()
+        for change in ({"is_first": False}, {"has_reported": True}):
+            one, look = begin(**{name: value for name, value in change.items() if name == "is_first"})
+            one.has_reported = change.get("has_reported", False)
+            look()
+            self.assertGreater(one.places[1].failed, run.STARTS)
+        one, look = begin()
+        one.placement.min_nodes = 1  # an elastic run goes on with the others
+        look()
+        self.assertGreater(one.places[1].failed, run.STARTS)
+
+    def test_an_agent_that_ends_before_anything_is_trained(self):
+        one = self.ready()
+        one.open()
+        for _ in range(3):
+            one.check_agents()
+            one.places[1].note_end(2, "error: no such model")
+        with self.assertRaisesRegex(ControllerError, "no such model"):
+            one.check_agents()
+
+    def test_where_weft_starts(self):
+        for job, blind, more, wanted, asked in ((None, [], {}, os.getcwd(), 2), ("/jobs/1", [], {}, "/jobs/1", 2), (None, [True, False], {}, None, 2), (None, [], {"fewest": 1}, None, 0)):
+            FakeNode.directory, FakeNode.blind, FakeNode.entered = job, list(blind), []
+            one = self.ready(**more)
+            one.open()
+            if more:
+                one.wait_for(one.head)
+            self.assertEqual((one.directory(), len(FakeNode.entered)), (wanted, asked))
+
     def test_other_errors_of_ray_cost_a_failure(self):
         for error, expected in ((RayError("the node was out of memory"), run.SupervisorLost), (RayActorError("died"), run.SupervisorLost),
                                 (PermissionError("read-only"), ControllerError)):
             one = self.make_run([self.nodes], True, keys={}, place=("/r/x", ""), text="", keep=None)
             FakeNode.faults = {"train": [error]}
-            with mock.patch.object(FakeNode, "train", lambda self, *_: self.fail("train"), create=True), self.assertRaises(expected):
+            with self.assertRaises(expected):
                 one.train()
 
     def test_callbacks_get_arguments_by_name_and_a_dict_for_every_worker(self):
@@ -300,171 +326,6 @@ def call_through_interrupts(call, *arguments):
     except Exception as error:
         call.error = error
     return call
-
-
-class Fit(WithNodes):
-    """WeftTrainer.fit: attempts, words, budget."""
-
-    def fit(self, ends, **more):
-        """ends: (has saved, what the attempt ends with). The words of every attempt."""
-        seen = []
-
-        class Attempt:
-            head_ranks = [0, 1]
-
-            def __init__(self, owner, placement_, failures, words, reported, is_first):
-                self.failures, self.words, self.reported, self.has_saved = failures, words, reported, False
-                seen.append((words, is_first))
-
-            def train(self):
-                self.has_saved, end = ends.pop(0)
-                if isinstance(end, Exception):
-                    raise end
-                return end
-
-            def report_failures(self, failures):
-                Fit.reported = failures
-
-            def worker_failures(self, code, error):
-                return {0: run.WeftError(code, error)}
-
-            def close(self):
-                return None
-        one = trainer.WeftTrainer.__new__(trainer.WeftTrainer)
-        one.settings, one.words = make_settings(**more), ["--overwrite", "--force", "--resume", "other", "--convert-states"]
-        with mock.patch.object(trainer, "Run", Attempt), mock.patch.object(trainer, "Placement", self.Where):
-            return one.fit(), seen
-
-    class Where:
-        placed = []
-
-        def __init__(self, _):
-            Fit.Where.placed = []
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-        def place_again(self):
-            self.placed.append("again")
-
-    def test_words_hold_until_something_is_saved(self):
-        lost = run.SupervisorLost("killed")
-        _, seen = self.fit([(False, lost), (True, lost), (False, "Result")])
-        every = ["--overwrite", "--force", "--resume", "other", "--convert-states"]
-        self.assertEqual(seen, [(every, True), (every, False), (["--force", "--convert-states"], False)])
-        self.assertEqual(self.said.getvalue().count("killed; all ranks are started again"), 2)
-
-    def test_workers_apart_are_placed_again(self):
-        apart = run.SupervisorLost("moved")
-        apart.is_apart = True
-        self.fit([(True, apart), (True, "Result")])
-        self.assertEqual(self.Where.placed, ["again"])
-
-    def test_budget(self):
-        with self.assertRaises(stand_in_ray.WorkerGroupError) as found:
-            self.fit([(True, run.SupervisorLost("killed"))] * 2, max_failures=1)
-        self.assertIn("killed; FailureConfig(max_failures=1)", str(found.exception))
-        self.assertEqual(Fit.reported, [([0, 1], "killed")])
-
-
-class ExitCodes(WithNodes):
-    def end(self, error):
-        def fit():
-            raise error
-        with mock.patch.object(command, "make_trainer", lambda args: SimpleNamespace(fit=fit)), mock.patch.object(command, "connect", lambda: None):
-            return command.train(SimpleNamespace(quiet=False))
-
-    def test_codes_and_what_is_said(self):
-        lost = stand_in_ray.WorkerGroupError("the actor is lost; max_failures", {0: run.WeftError(75, "")})
-        lost.__cause__ = run.SupervisorLost("the actor is lost")
-        for error, code, text in (
-                (ControllerError(ValueError("not shared")), 2, "not shared"), (ControllerError(PermissionError("read-only")), 2, "read-only"),
-                (ControllerError(TimeoutError("too small")), 75, "too small"), (ControllerError(RayActorError("lost")), 75, "lost"), (lost, 75, "the actor is lost"),
-                (stand_in_ray.WorkerGroupError("exited with 3", {0: run.WeftError(3, "error: shown already")}), 3, "")):
-            before = len(self.said.getvalue())
-            self.assertEqual(self.end(error), code, str(error))
-            said = self.said.getvalue()[before:]
-            self.assertTrue(text in said if text else not said, said)
-
-
-class Parts(unittest.TestCase):
-    def test_fields_of_other_rays(self):
-        @dataclass
-        class Config:
-            old: int = 1
-            new: dict = field(default_factory=dict)
-        settings.refuse_changed(Config(), Config(), ("old", "only_in_a_newer_ray"), "why")
-        settings.refuse_unknown(Config(), {"old"})
-        with self.assertRaisesRegex(ValueError, "Config\\(new\\)"):
-            settings.refuse_unknown(Config(new={"x": 1}), {"old"})
-        with self.assertRaisesRegex(ValueError, "Config\\(old\\)=2"):
-            settings.refuse_changed(Config(old=2), Config(), ("old",), "why")
-
-    def test_another_node_is_waited_for_unless_the_run_file_says_how_long(self):
-        self.assertEqual(settings.launch_keys({"launch": {"threads": 1}}, {}), {"launch.join_timeout_s": 604_800})
-        self.assertEqual(settings.launch_keys({"launch": {"join_timeout_s": 5}}, {}), {})
-        self.assertEqual(settings.launch_keys({}, {"launch.join_timeout_s": 5}), {})
-
-    def test_a_result_whose_metric_is_null(self):
-        checkpoints = [("/c/1", {"step": 1, "loss": 2.0}), ("/c/2", {"step": 2, "loss": None}), ("/c/3", {"step": 3, "loss": 1.0}), ("/c/4", {"step": 4})]
-        for order, wanted in (("min", [2, 4, 1, 3]), ("max", [2, 4, 3, 1])):
-            made = result.make_result(make_settings(score=("loss", order)), (None, "/r/x"), {}, checkpoints)
-            self.assertEqual([values["step"] for _, values in made.best_checkpoints], wanted)
-
-    def test_an_object_store_that_the_driver_cannot_read(self):
-        def from_uri(_):
-            raise OSError("no endpoint")
-        with mock.patch.object(result.pyarrow.fs, "FileSystem", SimpleNamespace(from_uri=from_uri), create=True), \
-                self.assertRaisesRegex(ValueError, "AWS_ENDPOINT_URL"):
-            result.open_storage(make_settings(is_remote=True, run_dir="s3://b/x"))
-
-    def test_keys_of_other_engines_are_replaced(self):
-        fixed = placement.Placement.__new__(placement.Placement)
-        fixed.num_nodes = 1
-        self.assertEqual(fixed.keys, {"launch.nodes": 1, "launch.elastic": False, "launch.min_nodes": 0})
-        changing = elastic.ElasticPlacement.__new__(elastic.ElasticPlacement)
-        changing.num_nodes, changing.min_nodes = 4, 4
-        self.assertEqual(changing.keys, {"launch.nodes": 4, "launch.elastic": False, "launch.min_nodes": 0})
-        changing.min_nodes = 2
-        self.assertEqual(changing.keys, {"launch.nodes": 4, "launch.elastic": True, "launch.min_nodes": 2})
-        with self.assertRaisesRegex(ValueError, "launch.elastic is decided by"):
-            settings.check_keys({"launch.elastic": True})
-
-    def test_news_that_was_not_heard_is_said_again(self):
-        one, seen = node.WeftNode(), iter(range(10))
-        one.look = lambda: {"reports": [next(seen)], "failures": [], "lines": [], "code": None}
-        self.assertEqual([one.poll(0, heard)["reports"] for heard in (0, 0, 1, 2, 2)], [[0], [0], [1], [2], [2]])
-
-    def test_a_program_that_is_none(self):
-        with tempfile.TemporaryDirectory() as folder:
-            one = node.WeftNode()
-            one.program = os.path.join(folder, "weft")
-            Path(one.program).write_bytes(b"\x7fELF, but of no machine")
-            os.chmod(one.program, 0o755)
-            with self.assertRaisesRegex(RuntimeError, "Exec format error"):
-                one.start(["train"], folder, [])
-
-    def test_an_actor_ends_with_its_raylet(self):
-        with subprocess.Popen(["sleep", "60"]) as raylet:
-            actor = os.fork()
-            if actor == 0:
-                node.end_with(raylet.pid)
-                os._exit(0)
-            raylet.kill()
-            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(actor, 0)[1]), 1)
-
-    def test_leftovers_of_killed_actors(self):
-        with tempfile.TemporaryDirectory() as folder:
-            old, new, half = (Path(folder) / name for name in (".draft-old", ".draft-new", ".removing-step-00000003"))
-            for path in (old, new, half):
-                path.mkdir()
-            os.utime(old, (0, 0))
-            node.sweep(folder)
-            keep.Keeper(folder, 1, ("loss", "min"))
-            self.assertEqual([path.exists() for path in (old, new, half)], [False, True, False])
 
 
 if __name__ == "__main__":

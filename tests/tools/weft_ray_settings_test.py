@@ -60,6 +60,13 @@ class Elastic(unittest.TestCase):
                 found = elastic.possible_nodes(make_settings(1, 8, labels=labels))
                 self.assertEqual(found, [(one, {"GPU": 8.0}) for one in wanted], labels)
 
+    def test_rows_are_written_where_workers_can_be(self):
+        nodes = [{"NodeID": name, "Alive": name != "b", "Resources": resources, "Labels": {"kind": name}}
+                 for name, resources in (("head", {}), ("a", {"CPU": 1.0}), ("b", {"CPU": 8.0}), ("c", {"CPU": 4.0}))]
+        with mock.patch.object(elastic.ray, "nodes", lambda: nodes, create=True):
+            for bundle, labels, wanted in (({"CPU": 1}, None, "a"), ({"CPU": 2}, None, "c"), ({"CPU": 1}, [{"kind": "in(b,c)"}], "c"), ({"GPU": 1}, None, None), ({}, None, "head")):
+                self.assertEqual(elastic.fitting_node(SimpleNamespace(bundle=bundle, labels=labels)), wanted)
+
     def test_resources_that_were_given_back_just_now(self):
         def choose(*answers):
             answers = list(answers)
@@ -84,6 +91,38 @@ class Elastic(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, wanted):
                 settings.check_ranks(one, sections, {})
         self.assertEqual(settings.check_ranks(scaling(4, "SPREAD"), run, {}), (4, 4, 2))
+
+
+class Scalar:
+    """As numpy's are."""
+
+    ndim = 0
+
+    def __init__(self, value):
+        self.value = value
+
+    def item(self):
+        return self.value
+
+
+class Values(unittest.TestCase):
+    def test_numbers_of_numpy(self):
+        self.assertEqual(settings.plain("key", [Scalar(1e-4), {"a": Scalar(3)}, "x", None, True]), [1e-4, {"a": 3}, "x", None, True])
+        text, sections = settings.read_run({"name": "x", "train": {"lr": Scalar(1e-4)}})
+        self.assertEqual((sections["train"], '"lr": 0.0001' in text), ({"lr": 1e-4}, True))
+
+    def test_other_values_are_refused_by_the_name_of_their_key(self):
+        for make in (lambda: settings.read_run({"train": {"lr": {1, 2}}}), lambda: settings.plain("train.lr", Path("x")), lambda: settings.plain("train.lr", object())):
+            with self.assertRaisesRegex(ValueError, r"train\.lr: .* of (set|PosixPath|object); text, numbers"):
+                make()
+
+    def test_gpus_need_a_wheel_with_cuda(self):
+        gpus = SimpleNamespace(use_gpu=True, num_cpus_per_worker=1, num_gpus_per_worker=1, additional_resources_per_worker={})
+        with mock.patch.object(settings, "refuse_unknown", lambda *_: None):
+            with self.assertRaisesRegex(ValueError, "make wheel CUDA=1"):
+                settings.read_scaling(gpus, {}, {})
+            with mock.patch.object(settings.program, "has_cuda", lambda: True):
+                self.assertEqual(settings.read_scaling(gpus, {}, {})[0], {"CPU": 1, "GPU": 1})
 
 
 if __name__ == "__main__":
