@@ -140,8 +140,8 @@ TEST(GpuFailure, ADeadRankEndsTheOthersAndTheRunResumes) {
   }
 }
 
-// Freeing memory waits for the GPU, also that of a rank that fails while calls of NCCL are queued which
-// the others, slower, never join: it must end those first.
+// Freeing memory waits for the GPU, also that of a rank that fails while calls of NCCL are queued
+// which the others, slower, never join: it must end those first.
 TEST(GpuFailure, QueuedCallsAreAbortedBeforeMemoryIsFreed) {
   const std::vector<std::string> sets = {"parallel.dp=2", "parallel.shard=zero1",
                                          "train.micro_batch=2"};
