@@ -61,6 +61,13 @@ foreach(level ${weft_levels})
   target_compile_definitions(weft_kernel_${level} PRIVATE WEFT_LEVEL=${level} WEFT_LEVEL_NAME="${level}" WEFT_LEVEL_${level}=1)
   if(weft_base_${level})
     target_compile_definitions(weft_kernel_${level} PRIVATE WEFT_BASE_LEVEL=${weft_base_${level}})
+  elseif(TARGET weft_common_headers)
+    # 4.5 s once, 1.2 s less per file, and the same code. (Several files as one might be inlined otherwise.)
+    target_precompile_headers(weft_kernel_${level} PRIVATE <algorithm> <bit> <cmath> <cstring> <type_traits> <utility> <vector>
+      ${CMAKE_CURRENT_LIST_DIR}/cpu/level/gemm_intrinsics.h ${CMAKE_CURRENT_LIST_DIR}/kernels.h ${CMAKE_CURRENT_LIST_DIR}/cpu/workspace.h)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # what x86_intrinsics.h silences, which a precompiled header forgets
+      target_compile_options(weft_kernel_${level} PRIVATE -Wno-uninitialized -Wno-maybe-uninitialized)
+    endif()
   endif()
   target_sources(weft_kernel PRIVATE $<TARGET_OBJECTS:weft_kernel_${level}>)
   set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/cpu/level.cpp APPEND PROPERTY COMPILE_DEFINITIONS WEFT_HAS_${level}=1)
