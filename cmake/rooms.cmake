@@ -1,16 +1,38 @@
-# weft_room(NAME DEPENDS rooms... LIBS libraries... [UNITY]): src/NAME becomes the library weft_NAME. Of
+# Most of a file's compile time is spent on headers: the common ones are precompiled, and eight files of a target are
+# compiled as one. Names in unnamed namespaces must then be unique in the target (functions may be overloads, by types
+# of their own). Builds that do without the common headers, where a missing #include is noticed, do without both.
+# Compiled alone: files with flags or definitions of their own, as CMake does by itself; and what some programs
+# replace by functions of their own, since a linker takes or leaves a whole object of an archive: stubs for CUDA
+# (tests/kernel/emulated_cuda) and the drawing functions (src/cmd/program.cmake). And json.cpp, the longest of all.
+set(weft_compiled_alone
+    "/cuda/|/no_cuda/|/track/[a-z_]*cairo[a-z_]*[.]cpp$|/track/plot_none[.]cpp$|/base/json[.]cpp$")
+function(weft_share_headers target)
+  if(NOT TARGET weft_common_headers)
+    return()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM weft_common_headers)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "${weft_compiled_alone}")
+  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  # With them g++ 12 forgets that <string> is a system's header, and warns of writes in it that are
+  # none; and it takes a .cpp file for a header, whose types must not have members of unnamed namespaces.
+  # These warnings are on in the builds that do without.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
+# weft_room(NAME DEPENDS rooms... LIBS libraries...): src/NAME becomes the library weft_NAME. Of
 # the folders cuda/ and no_cuda/ it takes the one that WEFT_CUDA says.
-#
-# UNITY: eight files are compiled as one, in 0.53 to 0.61 of the time, since most of it is spent on headers. Names in
-# unnamed namespaces must then be unique in the room. Builds that do without the common headers, where a missing
-# #include is noticed, do without this too.
 if(WEFT_CUDA)
   set(weft_gpu_exclude "/no_cuda/")
 else()
   set(weft_gpu_exclude "/cuda/")
 endif()
 function(weft_room name)
-  cmake_parse_arguments(ARG "UNITY" "" "DEPENDS;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   if(WEFT_CUDA)
     file(GLOB_RECURSE gpu_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
@@ -34,16 +56,5 @@ function(weft_room name)
   if(WEFT_CUDA)
     target_link_libraries(weft_${name} PUBLIC weft_gpu)
   endif()
-  if(TARGET weft_common_headers)
-    target_precompile_headers(weft_${name} REUSE_FROM weft_common_headers)
-    if(ARG_UNITY)
-      set_target_properties(weft_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    endif()
-    # With it g++ 12 forgets that <string> is a system's header, and warns of writes in it that are
-    # none; these warnings are on in the builds that do without it.
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      target_compile_options(weft_${name} PRIVATE
-        $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread>)
-    endif()
-  endif()
+  weft_share_headers(weft_${name})
 endfunction()

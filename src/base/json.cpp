@@ -13,9 +13,9 @@ namespace {
 constexpr size_t kMaxDepth = 256;
 
 // Builds our value from the parser's events; open_ holds the containers not yet closed.
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Builder(std::string_view what) : what_(what) {}
+  explicit JsonBuilder(std::string_view what) : what_(what) {}
   Json take() { return std::move(root_); }
 
   bool null() override { return put(Json()); }
@@ -230,7 +230,7 @@ std::string Json::dump(int indent, Digits digits) const {
 }
 
 Json parse_json(std::string_view text, std::string_view what) {
-  Builder builder(what);
+  JsonBuilder builder(what);
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }

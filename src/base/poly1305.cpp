@@ -24,7 +24,7 @@ uint64_t read_word(const uint8_t* at) {
   return word;
 }
 
-Limbs split(uint64_t low, uint64_t high) {
+Limbs split_limbs(uint64_t low, uint64_t high) {
   return {low & kMask44, (low >> 44 | high << 20) & kMask44, high >> 24};
 }
 
@@ -37,7 +37,7 @@ void carry(Limbs* sum) {
 
 // 16 bytes and 2^128 times `top`.
 Limbs read_block(const uint8_t* at, uint64_t top) {
-  Limbs block = split(read_word(at), read_word(at + 8));
+  Limbs block = split_limbs(read_word(at), read_word(at + 8));
   block.high += top << 40;
   return block;
 }
@@ -84,8 +84,8 @@ Limbs reduce(Limbs sum) {
 }  // namespace
 
 Poly1305Tag poly1305(const Digest& one_time_key, std::string_view message) {
-  const Limbs r = split(read_word(one_time_key.data()) & 0x0ffffffc0fffffff,
-                        read_word(one_time_key.data() + 8) & 0x0ffffffc0ffffffc);
+  const Limbs r = split_limbs(read_word(one_time_key.data()) & 0x0ffffffc0fffffff,
+                              read_word(one_time_key.data() + 8) & 0x0ffffffc0ffffffc);
   const auto* at = reinterpret_cast<const uint8_t*>(message.data());
   size_t left = message.size();
   Limbs sum{0, 0, 0};

@@ -20,9 +20,9 @@ namespace {
 constexpr const char* kQuoteStar = "text that begins with * needs quotes, as in [\"*\"]";
 
 // Builds the tree from the parser's events; open_ holds the containers not yet closed.
-class Builder : public YAML::EventHandler {
+class YamlBuilder : public YAML::EventHandler {
  public:
-  explicit Builder(std::string_view source) : source_(source) {}
+  explicit YamlBuilder(std::string_view source) : source_(source) {}
   YamlNode take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -201,12 +201,12 @@ YamlNode parse_yaml(std::string_view text, std::string_view source) {
   require(is_utf8(text), "{}: not valid UTF-8 text", source);
   ViewBuffer buffer(text);
   std::istream stream(&buffer);
-  Builder builder(source);
+  YamlBuilder builder(source);
   try {
     YAML::Parser parser(stream);
     parser.HandleNextDocument(builder);
     YamlNode root = builder.take();
-    Builder second(source);
+    YamlBuilder second(source);
     require(!parser.HandleNextDocument(second), "{}: more than one YAML document", source);
     return root;
   } catch (const YAML::Exception& e) {

@@ -45,7 +45,7 @@ std::string show_time(std::time_t time) {
   return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(time));
 }
 
-std::string describe(const CacheEntry& c) {
+std::string describe_cache(const CacheEntry& c) {
   std::string text = c.files.empty() ? "of an older version" : printable_line(c.files);
   if (c.num_rows > 0) text += fmt::format(", {} rows", format_count(double(c.num_rows)));
   return text + (c.is_open ? " (in use)" : "");
@@ -61,7 +61,7 @@ void print_list(const std::vector<CacheEntry>& caches, const std::vector<Measure
   for (const CacheEntry& c : caches) {
     fmt::print("  {:>10}  used {}  {}  {}\n", format_bytes(c.bytes),
                show_time(c.last_used_ns / 1'000'000'000), c.folder.filename().string(),
-               describe(c));
+               describe_cache(c));
   }
   fmt::print("speeds in {}: {}\n", printable_line(cache_folder().string()), measured.size());
   for (const Measured& m : measured) {
@@ -72,7 +72,7 @@ void print_list(const std::vector<CacheEntry>& caches, const std::vector<Measure
   fmt::print("total {}\n", format_bytes(total));
 }
 
-Json to_json(const std::vector<CacheEntry>& caches, const std::vector<Measured>& measured) {
+Json caches_to_json(const std::vector<CacheEntry>& caches, const std::vector<Measured>& measured) {
   int64_t total = 0;
   Json::Array tokens, speeds;
   for (const CacheEntry& c : caches) {
@@ -139,7 +139,7 @@ RunCommand add_cache(CommandOptions& app) {
     const std::vector<Measured> measured = list_measured();
     if (w->clear) return clear(caches, measured);
     if (w->json)
-      fmt::print("{}\n", printable_json(to_json(caches, measured).dump(2)));
+      fmt::print("{}\n", printable_json(caches_to_json(caches, measured).dump(2)));
     else
       print_list(caches, measured);
     return 0;

@@ -19,7 +19,7 @@
 namespace weft {
 namespace {
 
-struct Options {
+struct DoctorWords {
   bool measure = false, json = false;
 };
 
@@ -39,7 +39,7 @@ std::vector<std::string> loaded_libraries() {
 }
 
 template <typename List>
-Json to_json(const List& list) {
+Json list_to_json(const List& list) {
   Json::Array array;
   for (const auto& item : list) array.emplace_back(item);
   return array;
@@ -67,20 +67,20 @@ std::vector<std::string> missing_parts() {
 Json gather(const Machine& m, const std::optional<Speeds>& speeds) {
   const auto levels = available_levels();
   Json cpu(Json::Object{{"model", m.cpu_model}, {"cores", m.cores}});
-  cpu.set("features", to_json(m.cpu_features));
-  cpu.set("levels", to_json(levels));
+  cpu.set("features", list_to_json(m.cpu_features));
+  cpu.set("levels", list_to_json(levels));
   cpu.set("level", cpu_kernels().name);
   Json out = version_json();
   out.set("cpu", cpu);
   out.set("memory",
           Json::Object{{"total_bytes", m.memory_bytes}, {"available_bytes", m.available_bytes}});
   out.set("huge_pages", m.huge_pages);
-  out.set("gpus", to_json(m.gpus));
+  out.set("gpus", list_to_json(m.gpus));
   out.set("cuda", gather_gpus());
-  out.set("libraries", to_json(loaded_libraries()));
+  out.set("libraries", list_to_json(loaded_libraries()));
   out.set("engines",
           Json::Object{{"slurm", slurm_version()}, {"ray", "the wheel has it (docs/ray.md)"}});
-  out.set("lacks", to_json(missing_parts()));
+  out.set("lacks", list_to_json(missing_parts()));
   out.set("speeds", speeds ? speeds_to_json(*speeds) : Json());
   return out;
 }
@@ -104,7 +104,7 @@ void print_speeds(const std::optional<Speeds>& s) {
   fmt::print("  copy      {:.1f} GB/s read and written\n", s->copy_gb_per_s);
 }
 
-void print_text(const Json& all, const Machine& m, const std::optional<Speeds>& speeds) {
+void print_machine(const Json& all, const Machine& m, const std::optional<Speeds>& speeds) {
   constexpr double kGib = 1024.0 * 1024 * 1024;
   const Json& cpu = all.at("cpu");
   fmt::print("{}\n", version_text());
@@ -175,7 +175,7 @@ void print_gpu_speeds(const GpuSpeeds& s) {
   fmt::print("  copy      {:.0f} GB/s read and written\n", s.copy_gb_per_s);
 }
 
-int run_doctor(const Options& options) {
+int run_doctor(const DoctorWords& options) {
   check_environment();
   const Machine machine = read_machine();
   std::optional<Speeds> speeds = load_speeds(cpu_kernels().name);
@@ -190,7 +190,7 @@ int run_doctor(const Options& options) {
   if (options.json) {
     fmt::print("{}\n", all.dump(2));
   } else {
-    print_text(all, machine, speeds);
+    print_machine(all, machine, speeds);
     if (gpu) print_gpu_speeds(*gpu);
   }
   return 0;
@@ -199,7 +199,7 @@ int run_doctor(const Options& options) {
 }  // namespace
 
 RunCommand add_doctor(CommandOptions& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DoctorWords>();
   app.add_flag("--measure", options->measure, "measure speeds, and store them for 'weft plan'");
   app.add_flag("--json", options->json, "one JSON object");
   return [options] { return run_doctor(*options); };

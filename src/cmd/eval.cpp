@@ -59,7 +59,7 @@ std::string remote_model(const RunConfig& c, const std::string& given) {
 }
 
 // Starts the ranks of the run file's layout, after a first look at it.
-int supervise(const RunConfig& c, const StopSignals& signals, std::vector<std::string> argv) {
+int supervise_eval(const RunConfig& c, const StopSignals& signals, std::vector<std::string> argv) {
   check_layout(c);
   check_backend(c, Purpose::kEval);
   JobOptions job;
@@ -108,7 +108,7 @@ RunCommand add_eval(CommandOptions& app) {
       std::vector<std::string> words = copy.in(command_words());
       if (w->model.empty() && !copy.path().empty())  // else copy.in() has replaced it
         words.insert(words.end(), {"--model", copy.path()});
-      return supervise(file.config(), *early, std::move(words));
+      return supervise_eval(file.config(), *early, std::move(words));
     }
     EvalOptions options{.shows = !rank || rank->rank == 0, .is_forced = w->force};
     if (rank) options.place = RankPlace{rank->rank, rank->threads, rank->world};

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-struct Options {
+struct ExportWords {
   std::string source, out, config, format = "hf", dtype, max_shard_size;
   bool overwrite = false;
 };
@@ -29,7 +29,7 @@ std::optional<Dtype> find_dtype(const std::string& name) {
   throw UserError(fmt::format("--dtype {}, wanted fp32, bf16 or fp16", name));
 }
 
-ExportOptions checked_options(const Options& options) {
+ExportOptions checked_options(const ExportWords& options) {
   const bool is_deepspeed = options.format == "deepspeed";
   require(options.format == "hf" || options.format == "dcp" || is_deepspeed,
           "--format {}, wanted hf, dcp or deepspeed", printable_line(options.format));
@@ -48,13 +48,13 @@ ExportOptions checked_options(const Options& options) {
   return how;
 }
 
-std::string dtype_words(const Options& options) {
+std::string dtype_words(const ExportWords& options) {
   if (options.format == "deepspeed") return "fp32";
   return options.dtype.empty() ? "in the stored dtype (default)" : options.dtype;
 }
 
 // The formats of training programs; the message says whether the optimizer's states are there too.
-std::string export_for_training(const LogicalModel& model, const Options& options,
+std::string export_for_training(const LogicalModel& model, const ExportWords& options,
                                 const ExportOptions& how) {
   const std::optional<TorchOptimizer> optimizer = stored_optimizer(model);
   if (options.format == "dcp") {
@@ -67,7 +67,7 @@ std::string export_for_training(const LogicalModel& model, const Options& option
                      optimizer->step);
 }
 
-int run_export(const Options& options) {
+int run_export(const ExportWords& options) {
   const ExportOptions how = checked_options(options);
   if (is_uri(options.out))
     throw UserError(
@@ -98,7 +98,7 @@ int run_export(const Options& options) {
 }  // namespace
 
 RunCommand add_export(CommandOptions& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportWords>();
   app.add_option("CHECKPOINT", options->source,
                  "checkpoint, run directory, model folder, file of tensors")
       ->required();

@@ -23,7 +23,7 @@
 namespace weft {
 namespace {
 
-struct Options {
+struct GenerateWords {
   std::string model, tokenizer, device = "auto";
   PromptOptions prompts;
   std::optional<double> temperature;
@@ -34,7 +34,8 @@ struct Options {
   int64_t batch = 64;
 };
 
-std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalModel& source) {
+std::unique_ptr<Tokenizer> find_tokenizer(const GenerateWords& options,
+                                          const LogicalModel& source) {
   const std::string hint =
       "give --tokenizer FOLDER, or --tokenizer bytes for a model trained with data.tokenizer: "
       "bytes";
@@ -43,7 +44,7 @@ std::unique_ptr<Tokenizer> find_tokenizer(const Options& options, const LogicalM
 }
 
 GenerateOptions choose_sizes(const Model& model, const std::vector<std::vector<int32_t>>& prompts,
-                             const Options& options) {
+                             const GenerateWords& options) {
   int64_t longest = 0;
   for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
   const bool has_source = reads_source(model);
@@ -66,7 +67,7 @@ std::string device_word(const std::string& word) {
 }
 
 // The layout that --set describes; the rest of a run file has no meaning here.
-RunConfig read_sets(const Options& options) {
+RunConfig read_sets(const GenerateWords& options) {
   RunConfig c;
   OptionTable table;
   bind_options(&table, &c);
@@ -87,7 +88,7 @@ RunConfig read_sets(const Options& options) {
 
 // What all ranks have in common.
 struct Work {
-  explicit Work(Options given)
+  explicit Work(GenerateWords given)
       : options(std::move(given)),
         config(read_sets(options)),
         copy(options.model),
@@ -110,7 +111,7 @@ struct Work {
     return make_model(of.config, {0, 0.0}, of.path);
   }
 
-  Options options;
+  GenerateWords options;
   RunConfig config;
   LocalCopy copy;  // of the model, where it is in an object store
   LogicalModel source;
@@ -136,7 +137,7 @@ void report_place(const Work& work, const Backend& backend) {
 }
 
 void generate_on_rank(const Work& work, Ranks* ranks, int threads) {
-  const Options& o = work.options;
+  const GenerateWords& o = work.options;
   const bool is_first = ranks->rank() == 0;
   ThreadPool pool(threads);
   const Backend backend = open_backend_of(work, ranks->rank());
@@ -164,7 +165,7 @@ void generate_on_rank(const Work& work, Ranks* ranks, int threads) {
   for (size_t i = 0; i < made.size(); ++i) printer.end(i, made[i]);
 }
 
-int supervise(const Work& work) {
+int supervise_generate(const Work& work) {
   check_backend(work.config);
   JobOptions job;
   job.num_ranks = work.layout.num_ranks();
@@ -180,7 +181,7 @@ int supervise(const Work& work) {
 constexpr StopWords kWords{": stopped", ": stopping", ", the second signal: exiting at once",
                            128 + SIGINT};
 
-int run_generate(Options options) {
+int run_generate(GenerateWords options) {
   const bool cuts = options.sample.top_k > 0 || options.sample.top_p < 1;
   options.sample.temperature = options.temperature.value_or(cuts ? 1 : 0);
   check_options(options.sample);
@@ -198,7 +199,7 @@ int run_generate(Options options) {
     generate_on_rank(work, &ranks, rank->threads);
     return 0;
   }
-  if (work.layout.num_ranks() > 1) return supervise(work);
+  if (work.layout.num_ranks() > 1) return supervise_generate(work);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Ranks alone(work.layout);
   generate_on_rank(work, &alone, work.options.threads > 0 ? work.options.threads : cores);
@@ -208,7 +209,7 @@ int run_generate(Options options) {
 }  // namespace
 
 RunCommand add_generate(CommandOptions& app) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<GenerateWords>();
   app.add_option("MODEL", o->model, "Hugging Face folder, checkpoint or run directory")->required();
   auto* prompt =
       app.add_option("--prompt", o->prompts.prompt, "text to continue; default: standard input");

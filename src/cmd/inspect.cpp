@@ -146,7 +146,7 @@ Json verify_alone(const std::string& path, const Special& special) {
 }
 
 // On its key's line; several lines go below it, indented.
-void print_text(const std::string& key, const std::string& text, size_t blanks) {
+void print_key_text(const std::string& key, const std::string& text, size_t blanks) {
   if (text.find('\n') == std::string::npos) {
     return fmt::print("{:{}}{}: {}\n", "", blanks, printable_line(key), printable(text));
   }
@@ -172,10 +172,10 @@ void print_value(const std::string& key, const Json& value, int indent) {
     for (const Json& entry : value.as_array()) print_value(key, entry, indent);
   } else if (is_list_of_texts(key, value)) {
     for (const Json& text : value.as_array()) {
-      print_text(key.substr(0, key.size() - 1), text.as_string(), blanks);
+      print_key_text(key.substr(0, key.size() - 1), text.as_string(), blanks);
     }
   } else if (value.is_string()) {
-    print_text(key, value.as_string(), blanks);
+    print_key_text(key, value.as_string(), blanks);
   } else {
     fmt::print("{:{}}{}: {}\n", "", blanks, printable_line(key), printable_json(value.dump()));
   }

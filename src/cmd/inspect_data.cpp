@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // Text as a string; null as null; a nested value as JSON.
-Json shown(const Row& row) {
+Json shown_row(const Row& row) {
   Json out(Json::Object{});
   for (const Row::Column& column : row.columns) {
     if (column.kind == Row::Kind::kText) {
@@ -97,11 +97,12 @@ Json inspect_rows(const std::string& path, const InspectRows& options) {
   out.set("bytes", bytes);
   out.set("rows", rows->size());
   out.set("columns", names_of(rows->column_names()));
-  out.set("first_row", shown(row));
+  out.set("first_row", shown_row(row));
   if (options.num_rows > 0) {
     Json::Array sample;
     const auto scan = rows->scan(0);
-    for (int64_t i = 0; i < options.num_rows && scan->next(row); ++i) sample.push_back(shown(row));
+    for (int64_t i = 0; i < options.num_rows && scan->next(row); ++i)
+      sample.push_back(shown_row(row));
     out.set("sample", std::move(sample));
   }
   if (!options.tokenizer.empty()) out.set("tokens", token_statistics(*rows, options));

@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
-Json describe(const Tokenizer& tokenizer, const std::string& kind, const fs::path& path) {
+Json describe_tokenizer(const Tokenizer& tokenizer, const std::string& kind, const fs::path& path) {
   Json out;
   out.set("kind", kind);
   out.set("path", path.string());
@@ -43,7 +43,7 @@ bool is_tokenizer_file(const fs::path& path) {
 }
 
 Json inspect_tokenizer(const fs::path& path) {
-  if (fs::is_directory(path)) return describe(*load_tokenizer(path), "tokenizer", path);
+  if (fs::is_directory(path)) return describe_tokenizer(*load_tokenizer(path), "tokenizer", path);
   // Neighbouring files may be another tokenizer's: read only those that configure this one.
   std::vector<std::string> names = files_with(path);
   for (const char* more : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -54,7 +54,7 @@ Json inspect_tokenizer(const fs::path& path) {
     files[name] = read_file(path.parent_path() / name, kMaxFileBytes);
   }
   const auto tokenizer = load_tokenizer_files(std::move(files), path.parent_path().string());
-  return describe(*tokenizer, "tokenizer of " + path.filename().string(), path);
+  return describe_tokenizer(*tokenizer, "tokenizer of " + path.filename().string(), path);
 }
 
 }  // namespace weft

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-struct Words {
+struct PlanWords {
   std::string run, fit;
   std::filesystem::path out, cluster;
   std::vector<std::string> sets;
@@ -56,7 +56,7 @@ void check_picture(const std::filesystem::path& out) {
 }
 
 // The cluster's devices compute, whatever this machine has.
-int print_cluster(RunFile* file, const Words& w) {
+int print_cluster(RunFile* file, const PlanWords& w) {
   const Cluster cluster = read_cluster(w.cluster);
   if (file->config().train.precision == "auto")
     file->choose_precision(cluster.has_gpus() ? "bf16" : "fp32");
@@ -67,7 +67,7 @@ int print_cluster(RunFile* file, const Words& w) {
 }
 
 // 1 where no layout fits: the requested check failed.
-int print_fit(const RunConfig& c, const Words& w) {
+int print_fit(const RunConfig& c, const PlanWords& w) {
   const int64_t ranks = w.ranks > 0 ? w.ranks : c.parallel.dp * c.parallel.tp;
   const FitReport report = fit_layouts(c, fit_bytes(w.fit), ranks);
   report_cpu(c);
@@ -79,7 +79,7 @@ int print_fit(const RunConfig& c, const Words& w) {
 }  // namespace
 
 RunCommand add_plan(CommandOptions& app) {
-  auto w = std::make_shared<Words>();
+  auto w = std::make_shared<PlanWords>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--set", w->sets, "section.key=value, overrides the run file")
       ->take_all()

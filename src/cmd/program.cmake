@@ -39,9 +39,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/version.cpp PROPERTIES C
   "WEFT_VERSION=\"${PROJECT_VERSION}\";WEFT_COMMIT=\"${commit}\";WEFT_COMPILER=\"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}\";WEFT_BACK_ENDS=\"${back_ends}\"")
 
 # Thin code: compiled fast. CLI11 is the heaviest header we have; the two files that include it are not worth optimising.
-if(TARGET weft_common_headers)
-  target_precompile_headers(weft_commands REUSE_FROM weft_common_headers)
-endif()
+weft_share_headers(weft_commands)
 target_compile_options(weft_commands PRIVATE $<$<CONFIG:Release>:-O1>)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/command_line.cpp ${CMAKE_SOURCE_DIR}/src/cmd/command_options.cpp
   PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)

@@ -31,7 +31,7 @@ std::vector<std::string> runs_below(const fs::path& dir) {
   return found;
 }
 
-[[noreturn]] void refuse_folder(const fs::path& dir) {
+[[noreturn]] void refuse_no_run(const fs::path& dir) {
   constexpr const char* kHint =
       "wanted a run directory, <storage>/<name> of a run file, for example runs/first";
   const PathKind kind = path_kind(dir);
@@ -83,7 +83,7 @@ RunCommand add_status(CommandOptions& app) {
   app.add_flag("--json", w->json, "print one JSON object");
   return [w] {
     const bool is_there = is_remote(w->dir);
-    if (!is_there && !holds_run(w->dir)) refuse_folder(w->dir);
+    if (!is_there && !holds_run(w->dir)) refuse_no_run(w->dir);
     const RunStatus status = is_there ? read_remote(w->dir) : read_run_status(w->dir);
     if (w->json) {
       fmt::print("{}\n", printable_json(status.to_json().dump(2)));

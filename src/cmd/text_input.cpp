@@ -18,7 +18,8 @@ bool has_tokenizer_files(const std::filesystem::path& folder) {
          std::filesystem::exists(folder / "spiece.model");
 }
 
-[[noreturn]] void refuse_folder(const std::filesystem::path& folder, const std::string& hint) {
+[[noreturn]] void refuse_no_tokenizer(const std::filesystem::path& folder,
+                                      const std::string& hint) {
   throw UserError(fmt::format("{} has no tokenizer: neither tokenizer.json nor vocab.json with "
                               "merges.txt, nor spiece.model",
                               folder.string()),
@@ -27,7 +28,7 @@ bool has_tokenizer_files(const std::filesystem::path& folder) {
 
 std::unique_ptr<Tokenizer> load_from(const std::filesystem::path& folder, const std::string& hint) {
   if (std::filesystem::is_directory(folder) && !has_tokenizer_files(folder))
-    refuse_folder(folder, hint);
+    refuse_no_tokenizer(folder, hint);
   return load_tokenizer(folder);
 }
 
@@ -47,7 +48,7 @@ std::unique_ptr<Tokenizer> tokenizer_beside(const LogicalModel& model, const std
   auto files = read_side_files(model);
   if (!files.contains("tokenizer.json") && !files.contains("vocab.json") &&
       !files.contains("spiece.model")) {
-    refuse_folder(model.path, hint);
+    refuse_no_tokenizer(model.path, hint);
   }
   return load_tokenizer_files(std::move(files), model.path.string());
 }

@@ -14,13 +14,13 @@
 namespace weft {
 namespace {
 
-struct Options {
+struct TokenizeWords {
   std::string model, file, jsonl;
   std::optional<std::string> text;
   bool ids = false, decode = false, special = true;
 };
 
-std::string read_input(const Options& o) {
+std::string read_input(const TokenizeWords& o) {
   if (o.text) return repaired(*o.text, "--text");
   if (!o.file.empty()) return repaired(read_file(o.file), o.file);
   if (!o.jsonl.empty()) return repaired(read_file(o.jsonl), o.jsonl);
@@ -55,7 +55,7 @@ std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view text, b
 void print_ids(const std::vector<int32_t>& ids) { fmt::print("{}\n", fmt::join(ids, " ")); }
 
 // An id, and its bytes as a JSON string: incomplete characters are shown as \xHH before it.
-std::string shown(const std::string& bytes) {
+std::string shown_token(const std::string& bytes) {
   std::string copy = bytes;
   if (!repair_utf8(copy)) return printable_json(Json(copy).dump());
   std::string hex = "bytes";
@@ -65,14 +65,14 @@ std::string shown(const std::string& bytes) {
 
 void print_table(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   for (const int32_t id : ids) {
-    fmt::print("{:>8}  {}{}\n", id, shown(tokenizer.token_bytes(id)),
+    fmt::print("{:>8}  {}{}\n", id, shown_token(tokenizer.token_bytes(id)),
                tokenizer.is_special(id) ? "  special" : "");
   }
   fmt::print("{} tokens\n", ids.size());
 }
 
 // One JSON string per line to one line of ids each, or back.
-void run_lines(const Tokenizer& tokenizer, const Options& o, const std::string& text) {
+void run_lines(const Tokenizer& tokenizer, const TokenizeWords& o, const std::string& text) {
   int number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -91,7 +91,7 @@ void run_lines(const Tokenizer& tokenizer, const Options& o, const std::string& 
   }
 }
 
-int run_tokenize(const Options& o) {
+int run_tokenize(const TokenizeWords& o) {
   const auto tokenizer = open_tokenizer(
       o.model, "give a folder that has these files, or the word bytes: weft tokenize bytes ...");
   const std::string text = read_input(o);
@@ -111,7 +111,7 @@ int run_tokenize(const Options& o) {
 }  // namespace
 
 RunCommand add_tokenize(CommandOptions& app) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<TokenizeWords>();
   app.add_option("MODEL", o->model, "folder with tokenizer files, checkpoint, or bytes")
       ->required();
   auto* source = app.add_option_group("source", "default: standard input");

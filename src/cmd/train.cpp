@@ -80,7 +80,7 @@ bool has_checkpoint(const std::filesystem::path& dir) {
   }
 }
 
-struct Words {
+struct TrainWords {
   std::string run, engine = "local", secret_file;
   std::vector<std::string> sets;
   std::vector<std::string> more;  // arguments of the ranks, which the command line does not have
@@ -90,7 +90,8 @@ struct Words {
 };
 
 // overrides: of the run file, for all ranks alike.
-JobOptions job_of(const RunConfig& c, const Words& w, const std::vector<std::string>& overrides) {
+JobOptions job_of(const RunConfig& c, const TrainWords& w,
+                  const std::vector<std::string>& overrides) {
   JobOptions job;
   job.num_ranks = static_cast<int>(c.ranks_per_node());
   job.argv = command_words();
@@ -107,7 +108,8 @@ JobOptions job_of(const RunConfig& c, const Words& w, const std::vector<std::str
 }
 
 // Wrong input is reported once, before any rank starts. slurm: null where it is no task of srun.
-int supervise(RunFile& file, const Words& w, const StopSignals& signals, SlurmSupervisor* slurm) {
+int supervise_train(RunFile& file, const TrainWords& w, const StopSignals& signals,
+                    SlurmSupervisor* slurm) {
   const TrainOptions& options = w.options;
   const RunConfig& c = file.config();
   check_layout(c);
@@ -188,7 +190,7 @@ void continue_run(TrainOptions* options) {
   options->resume = "auto";
 }
 
-void check_words(const Words& w) {
+void check_words(const TrainWords& w) {
   if (w.engine == "ray")
     throw UserError("--engine ray needs Python with Ray, and this program was started without",
                     "pip install the wheel of `make wheel` next to Ray, and use its command `weft` "
@@ -201,7 +203,7 @@ void check_words(const Words& w) {
 
 // What a launcher or Slurm decides.
 void add_keys(const std::optional<LauncherPlace>& launched, const std::optional<SlurmPlace>& task,
-              Words* w) {
+              TrainWords* w) {
   if (w->nodes > 0) w->sets.push_back(fmt::format("launch.nodes={}", w->nodes));
   if (launched) {
     for (const std::string& key : launcher_keys(*launched)) w->sets.push_back(key);
@@ -213,7 +215,7 @@ void add_keys(const std::optional<LauncherPlace>& launched, const std::optional<
   w->more = {"--set", w->sets.back()};
 }
 
-int train_alone(RunFile& file, const Words& w) {
+int train_alone(RunFile& file, const TrainWords& w) {
   check_backend(file.config());
   const CopiesShortage shortage = check_memory(file.config(), w.force);
   resolve_async(&file, shortage.async);
@@ -222,7 +224,7 @@ int train_alone(RunFile& file, const Words& w) {
   return train_with_status(file, w.options, alone, shortage.planned_bytes);
 }
 
-int train_here(RunFile& file, const Words& w, const StopSignals& signals,
+int train_here(RunFile& file, const TrainWords& w, const StopSignals& signals,
                SlurmSupervisor* slurm = nullptr) {
   if (report_if_finished(file, w.options)) return 0;
   if (w.engine == "slurm" && !is_slurm_task()) return train_by_slurm(file, w.options, w.waits);
@@ -231,11 +233,11 @@ int train_here(RunFile& file, const Words& w, const StopSignals& signals,
           "(SLURM_STEP_ID is set); run the command outside of srun, or start one task per node",
           file.config().launch.nodes);
   const ParallelConfig& p = file.config().parallel;
-  return p.dp * p.tp > 1 ? supervise(file, w, signals, slurm) : train_alone(file, w);
+  return p.dp * p.tp > 1 ? supervise_train(file, w, signals, slurm) : train_alone(file, w);
 }
 
 // One of the tasks of srun: the first supervises, the others are its agents.
-int train_as_task(RunFile& file, const Words& w, const StopSignals& signals,
+int train_as_task(RunFile& file, const TrainWords& w, const StopSignals& signals,
                   const SlurmPlace& task) {
   const std::filesystem::path path = rendezvous_path(run_dir_of(file.config(), w.options));
   if (task.task > 0) return run_slurm_agent(task, path, 1000 * file.config().launch.join_timeout_s);
@@ -250,7 +252,7 @@ int train_as_task(RunFile& file, const Words& w, const StopSignals& signals,
   }
 }
 
-int train_one(RunFile& file, Words& w, const RankContext& rank) {
+int train_one(RunFile& file, TrainWords& w, const RankContext& rank) {
   if (rank.world->has_saved()) continue_run(&w.options);
   if (const int nodes = rank.size / rank.world->num_ranks(); nodes != file.config().launch.nodes)
     file.use_nodes(nodes);
@@ -262,7 +264,7 @@ int train_one(RunFile& file, Words& w, const RankContext& rank) {
                      .slots = rank.slots});
 }
 
-int run_train(Words& w) {
+int run_train(TrainWords& w) {
   check_words(w);
   const auto rank = RankContext::from_environment();
   const LeaseWatch lease(rank);
@@ -287,7 +289,7 @@ int run_train(Words& w) {
 }  // namespace
 
 RunCommand add_train(CommandOptions& app) {
-  auto w = std::make_shared<Words>();
+  auto w = std::make_shared<TrainWords>();
   app.add_option("RUN", w->run, "run file (YAML)")->required();
   app.add_option("--set", w->sets, "section.key=value, overrides the run file")
       ->take_all()

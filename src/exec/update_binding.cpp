@@ -35,7 +35,7 @@ UpdateInputs update_inputs(const View& v, const Node& node) {
 
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_update(const BindContext& b, const Node& node) {
   if (b.kernels.device) {
     return [finish = b.finish, is_first = b.finish->take_update()](const StepScalars&) {
       if (is_first) finish->update();
@@ -51,7 +51,7 @@ NodeCall bind(const BindContext& b, const Node& node) {
 }  // namespace
 
 OpBinding update_binding(Op op, UpdateForms forms) {
-  return {op,           no_workspace,  bind, no_device_limits, cost_of_bytes, no_wire,
+  return {op,           no_workspace,  bind_update, no_device_limits, cost_of_bytes, no_wire,
           suits_device, no_shortening, forms};
 }
 

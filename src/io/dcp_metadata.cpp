@@ -10,13 +10,13 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kModule = "torch.distributed.checkpoint.metadata.";
+constexpr std::string_view kMetadataPrefix = "torch.distributed.checkpoint.metadata.";
 
-struct Place {
+struct ChunkPlace {
   std::string file;
   size_t begin, end;
 };
-using Places = std::map<std::pair<std::string, Shape>, Place>;  // of (flat name, offset)
+using Places = std::map<std::pair<std::string, Shape>, ChunkPlace>;  // of (flat name, offset)
 
 // No number is negative (shape_of).
 bool is_within(const DcpChunk& c, const Shape& shape) {
@@ -34,7 +34,7 @@ class MetadataReader {
 
   std::map<std::string, DcpTensor> read() const {
     const PickleValue root = pickle_.root();
-    require(root.class_name() == std::string(kModule) + "Metadata",
+    require(root.class_name() == std::string(kMetadataPrefix) + "Metadata",
             "{}: holds {} {}, wanted the metadata of torch.distributed.checkpoint", what_,
             root.kind_name(), printable_line(root.class_name()));
     const PickleValue fields = state_of(root);
@@ -43,7 +43,8 @@ class MetadataReader {
     const auto paths = read_paths(fields.find("planner_data"));
     std::map<std::string, DcpTensor> out;
     for (size_t i = 0; i < entries.num_entries(); ++i) {
-      if (!entries.value(i).is_object(std::string(kModule) + "TensorStorageMetadata")) continue;
+      if (!entries.value(i).is_object(std::string(kMetadataPrefix) + "TensorStorageMetadata"))
+        continue;
       const std::string name(entries.key(i).as_string());
       DcpTensor tensor = read_tensor(name, entries.value(i), places);
       const auto path = paths.find(name);
@@ -95,7 +96,7 @@ class MetadataReader {
   }
 
   // The file's name is untrusted: it must not lead out of the folder.
-  Place read_place(const PickleValue& info) const {
+  ChunkPlace read_place(const PickleValue& info) const {
     const std::string file(info.at("relative_path").as_string());
     require(!file.empty() && file != "." && file != ".." && file.find('/') == std::string::npos &&
                 file.find('\0') == std::string::npos,

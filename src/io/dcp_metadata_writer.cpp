@@ -8,21 +8,21 @@
 namespace weft {
 namespace {
 
-constexpr const char* kModule = "torch.distributed.checkpoint.metadata";
+constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
 constexpr const char* kFiles = "torch.distributed.checkpoint.filesystem";
 
 class MetadataWriter {
  public:
   std::string write(const std::map<std::string, DcpTensor>& tensors,
                     const std::map<std::string, DcpValue>& values) {
-    out_.object(kModule, "Metadata", [&] {
+    out_.object(kMetadataModule, "Metadata", [&] {
       out_.dict([&] {
         field("state_dict_metadata");
         out_.dict([&] {
           for (const auto& [name, t] : tensors) entry(name, t);
           for (const auto& [name, value] : values) {
             out_.text(name);
-            out_.object(kModule, "BytesStorageMetadata", [&] { out_.dict([] {}); });
+            out_.object(kMetadataModule, "BytesStorageMetadata", [&] { out_.dict([] {}); });
           }
         });
         field("planner_data");
@@ -55,7 +55,7 @@ class MetadataWriter {
 
   void entry(const std::string& name, const DcpTensor& t) {
     out_.text(name);
-    out_.object(kModule, "TensorStorageMetadata", [&] {
+    out_.object(kMetadataModule, "TensorStorageMetadata", [&] {
       out_.dict([&] {
         field("properties");
         properties(t);
@@ -72,20 +72,20 @@ class MetadataWriter {
   void properties(const DcpTensor& t) {
     const std::string_view type = torch_dtype_name(*t.dtype);
     const size_t dot = type.rfind('.');
-    out_.object(kModule, "TensorProperties", [&] {
+    out_.object(kMetadataModule, "TensorProperties", [&] {
       out_.tuple([&] {
         out_.global(type.substr(0, dot), type.substr(dot + 1));
         out_.call("torch.serialization", "_get_layout", [&] { out_.text("torch.strided"); });
-        out_.boolean(false);                                                   // requires_grad
-        out_.call(kModule, "_MEM_FORMAT_ENCODING", [&] { out_.integer(0); });  // contiguous
-        out_.boolean(false);                                                   // pin_memory
+        out_.boolean(false);  // requires_grad
+        out_.call(kMetadataModule, "_MEM_FORMAT_ENCODING", [&] { out_.integer(0); });  // contiguous
+        out_.boolean(false);                                                           // pin_memory
         out_.numbers(row_major_strides(t.shape));
       });
     });
   }
 
   void chunk(const DcpChunk& c) {
-    out_.object(kModule, "ChunkStorageMetadata", [&] {
+    out_.object(kMetadataModule, "ChunkStorageMetadata", [&] {
       out_.dict([&] {
         field("offsets");
         out_.size(c.offset);
@@ -118,7 +118,7 @@ class MetadataWriter {
 
   void index(const std::string& name, const PickleWriter::Fill& offset,
              const PickleWriter::Fill& hint) {
-    out_.object(kModule, "MetadataIndex", [&] {
+    out_.object(kMetadataModule, "MetadataIndex", [&] {
       out_.dict([&] {
         field("fqn");
         out_.text(name);

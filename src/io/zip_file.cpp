@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "io/zip64.h"
 
 namespace weft {
 namespace {
@@ -20,7 +21,6 @@ constexpr std::string_view kLocal = "PK\x03\x04", kEntry = "PK\x01\x02", kEnd = 
 constexpr std::string_view kEnd64 = "PK\x06\x06", kLocator = "PK\x06\x07";
 constexpr size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22;
 constexpr size_t kEnd64Bytes = 56, kLocatorBytes = 20;
-constexpr uint64_t kIn64 = 0xffffffff;  // the value is in the zip64 field
 constexpr uint16_t kZip64Field = 1;
 constexpr uint64_t kEncryptedFlags = 0x2041;  // bit 0; strong, bit 6; masked headers, bit 13
 constexpr const char* kDamaged = "the file may be truncated or damaged; fetch or write it again";

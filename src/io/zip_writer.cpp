@@ -6,14 +6,14 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "io/zip64.h"
 
 namespace weft {
 namespace {
 
-constexpr uint64_t kIn64 = 0xffffffff;  // the value is in the zip64 field
-constexpr uint64_t kVersion = 45;       // of the format: with zip64
-constexpr uint64_t kFlags = 0x0808;     // names in UTF-8; the checksum follows the member
-constexpr uint64_t kFirstDay = 0x21;    // 1980-01-01: the same bytes whenever it is written
+constexpr uint64_t kVersion = 45;     // of the format: with zip64
+constexpr uint64_t kFlags = 0x0808;   // names in UTF-8; the checksum follows the member
+constexpr uint64_t kFirstDay = 0x21;  // 1980-01-01: the same bytes whenever it is written
 
 std::string number(uint64_t value, size_t bytes) {
   std::string text;

@@ -53,7 +53,7 @@ std::string version_in(std::string_view bytes, size_t at) {
   return printable_line(field.substr(0, field.find('\0')));
 }
 
-void check(const Identity& self) {
+void check_identity(const Identity& self) {
   ensure(!self.service.empty() && self.service.size() <= 255, "a service without a name");
   ensure(!self.version.empty() && self.version.size() <= kVersionBytes, "a version too long");
 }
@@ -62,7 +62,7 @@ void check(const Identity& self) {
 
 ServerHandshake::ServerHandshake(const Secret& secret, const Identity& self, const Nonce& nonce)
     : key_(secret.key()), self_(self), challenge_(magic_and_nonce(nonce)) {
-  check(self);
+  check_identity(self);
 }
 
 ServerHandshake::State ServerHandshake::receive(std::string_view bytes) {
@@ -109,7 +109,7 @@ SessionKeys ServerHandshake::keys() const {
 ClientHandshake::ClientHandshake(const Secret& secret, const Identity& self, std::string peer,
                                  const Nonce& nonce)
     : key_(secret.key()), self_(self), peer_(std::move(peer)), nonce_(nonce) {
-  check(self);
+  check_identity(self);
 }
 
 const std::string& ClientHandshake::answer(std::string_view challenge) {

@@ -8,6 +8,8 @@
 
 namespace weft {
 
+inline constexpr int64_t kLargestPage = 64 << 10;  // of the page sizes in use
+
 class SharedSegment {
  public:
   static SharedSegment create(const char* name, int64_t bytes);

@@ -13,11 +13,10 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kMagic = 0x31646c726f776677;  // "wfworld1"
+constexpr uint64_t kWorldMagic = 0x31646c726f776677;  // "wfworld1"
 // One stretch of the sparse file for the header and the control blocks (half of it for the first
 // block, whose size is not known here), then one per rank for its arenas.
-constexpr int64_t kStretch = int64_t{1} << 44;
-constexpr int64_t kPage = 64 << 10;     // of the largest page size in use
+constexpr int64_t kWorldStretch = int64_t{1} << 44;
 constexpr int64_t kHugePage = 2 << 20;  // arenas are aligned to huge pages
 constexpr int64_t kMaxSleepMs = 20;     // an abort ends every wait within this time
 constexpr size_t kTextBytes = 2040;
@@ -86,25 +85,26 @@ std::shared_ptr<ShmWorld> ShmWorld::create(const WorldOptions& options) {
           "{} ranks on one machine; 1 to {} are possible", options.num_ranks, kMaxLocalRanks);
   ensure(options.chunk_bytes >= 64, "a staging chunk holds at least 64 bytes");
   std::shared_ptr<ShmWorld> world(
-      new ShmWorld(SharedSegment::create("weft", kStretch * (options.num_ranks + 1))));
+      new ShmWorld(SharedSegment::create("weft", kWorldStretch * (options.num_ranks + 1))));
   Header& header = *world->header_;
   header.num_ranks = options.num_ranks;
   header.spin = options.spin;
   header.chunk_bytes = round_up(std::max<int64_t>(options.chunk_bytes, 64 * options.num_ranks), 64);
   header.deadline_ms = options.deadline_ms;
-  header.next_block = kStretch / 2;
+  header.next_block = kWorldStretch / 2;
   header.start_step = header.run_generation = -1;
-  header.magic = kMagic;
+  header.magic = kWorldMagic;
   return world;
 }
 
 std::shared_ptr<ShmWorld> ShmWorld::attach(int fd) {
   SharedSegment segment = SharedSegment::attach(fd);
-  require(segment.bytes() >= kStretch, "descriptor {} is not weft's shared memory", fd);
+  require(segment.bytes() >= kWorldStretch, "descriptor {} is not weft's shared memory", fd);
   std::shared_ptr<ShmWorld> world(new ShmWorld(std::move(segment)));
   const Header& header = *world->header_;
-  require(header.magic == kMagic && header.num_ranks >= 1 && header.num_ranks <= kMaxLocalRanks,
-          "descriptor {} is not weft's shared memory", fd);
+  require(
+      header.magic == kWorldMagic && header.num_ranks >= 1 && header.num_ranks <= kMaxLocalRanks,
+      "descriptor {} is not weft's shared memory", fd);
   return world;
 }
 
@@ -124,7 +124,7 @@ ShmWorld::~ShmWorld() {
   unmap_part(header_, first_block());
 }
 
-int64_t ShmWorld::first_block() const { return round_up(sizeof(Header), kPage); }
+int64_t ShmWorld::first_block() const { return round_up(sizeof(Header), kLargestPage); }
 int ShmWorld::num_ranks() const { return header_->num_ranks; }
 int64_t ShmWorld::chunk_bytes() const { return header_->chunk_bytes; }
 int64_t ShmWorld::deadline_ms() const {
@@ -157,12 +157,12 @@ void* ShmWorld::take_arena(int rank, int64_t bytes) {
   const uint32_t index = entry.num_arenas.load(std::memory_order_relaxed);
   ensure(index < kMaxArenas,
          fmt::format("rank {} allocates more than {} arenas", rank, kMaxArenas));
-  int64_t offset = kStretch * (rank + 1);
+  int64_t offset = kWorldStretch * (rank + 1);
   if (index > 0) offset = entry.arenas[index - 1].offset + entry.arenas[index - 1].bytes;
   Arena& arena = entry.arenas[index];
   arena.offset = offset;
   arena.bytes = round_up(std::max<int64_t>(bytes, 1), kHugePage);
-  ensure(offset + arena.bytes <= kStretch * (rank + 2), "arenas exceed the rank's stretch");
+  ensure(offset + arena.bytes <= kWorldStretch * (rank + 2), "arenas exceed the rank's stretch");
   const std::lock_guard lock(mutex_);
   char* part = map_arena(rank, static_cast<int>(index), arena);
   entry.num_arenas.store(index + 1, std::memory_order_release);
@@ -202,9 +202,9 @@ char* ShmWorld::pointer(int rank, int64_t location) {
 }
 
 int64_t ShmWorld::new_block(int64_t bytes) {
-  const int64_t size = round_up(bytes, kPage);
+  const int64_t size = round_up(bytes, kLargestPage);
   const int64_t offset = header_->next_block.fetch_add(size);
-  ensure(offset + size <= kStretch, "no space for another group");
+  ensure(offset + size <= kWorldStretch, "no space for another group");
   return offset;
 }
 
@@ -213,7 +213,7 @@ char* ShmWorld::map_block(int64_t offset, int64_t bytes) {
   for (const Block& block : blocks_) {
     if (block.offset == offset) return block.part;
   }
-  const int64_t size = round_up(bytes, kPage);
+  const int64_t size = round_up(bytes, kLargestPage);
   blocks_.push_back({offset, size, segment_.map_part(offset, size)});
   return blocks_.back().part;
 }
@@ -346,10 +346,10 @@ void ShmWorld::reset(const std::vector<int>& dead, int64_t step) {
     rank.is_held.store(false);
     rank.parked.store(0);
     ++rank.process;
-    segment_.release(kStretch * (r + 1), kStretch);
+    segment_.release(kWorldStretch * (r + 1), kWorldStretch);
   }
-  segment_.release(first_block(), kStretch - first_block());
-  header_->next_block.store(kStretch / 2);
+  segment_.release(first_block(), kWorldStretch - first_block());
+  header_->next_block.store(kWorldStretch / 2);
   header_->num_patient.store(0);
   header_->is_finishing.store(false);
   header_->has_stepped.store(false);

@@ -27,7 +27,7 @@ std::array<int64_t, kCount> read_numbers(std::string_view bytes) {
   return numbers;
 }
 
-void check(bool is_good) {
+void check_range(bool is_good) {
   if (!is_good) throw PeerError("a message about slots with a number out of its range");
 }
 
@@ -59,9 +59,9 @@ std::string SlotAsk::write() const {
 
 SlotAsk SlotAsk::read(std::string_view bytes) {
   const auto [node, rank, step, what, begin, end, is_previous] = read_numbers<7>(bytes);
-  check(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0);
-  check(what >= kText && what <= kLayouts && begin >= 0 && end >= begin);
-  check(is_previous == 0 || is_previous == 1);
+  check_range(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0);
+  check_range(what >= kText && what <= kLayouts && begin >= 0 && end >= begin);
+  check_range(is_previous == 0 || is_previous == 1);
   return {node, rank, step, what, begin, end, is_previous};
 }
 
@@ -74,8 +74,8 @@ std::string SlotList::write() const {
 SlotList SlotList::read(std::string_view all) {
   const auto numbers = read_numbers<SnapshotSlots::kPerRank + 1>(all);
   SlotList list{{numbers.begin(), numbers.end() - 1}, numbers.back()};
-  for (const int64_t step : list.steps) check(step >= -1);
-  check(list.bytes >= 0 && list.bytes <= kMaxSlot);
+  for (const int64_t step : list.steps) check_range(step >= -1);
+  check_range(list.bytes >= 0 && list.bytes <= kMaxSlot);
   return list;
 }
 
@@ -91,7 +91,7 @@ std::vector<std::string> read_layouts(std::string_view bytes) {
   while (!bytes.empty()) {
     const int64_t size = read_slot_number(bytes.substr(0, kNumberBytes));
     bytes.remove_prefix(kNumberBytes);
-    check(size >= 0 && size <= static_cast<int64_t>(bytes.size()));
+    check_range(size >= 0 && size <= static_cast<int64_t>(bytes.size()));
     layouts.emplace_back(bytes.substr(0, static_cast<size_t>(size)));
     bytes.remove_prefix(static_cast<size_t>(size));
   }
@@ -107,10 +107,10 @@ std::string SlotPut::write() const {
 
 SlotPut SlotPut::read(std::string_view all) {
   const auto [node, rank, slot, step, generation, layout, text, bytes] = read_numbers<8>(all);
-  check(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0 && generation >= 0);
-  check(slot >= 0 && slot < SnapshotSlots::kPerRank && layout >= 0 && layout <= kMaxLayout);
-  check(text >= 0 && text <= static_cast<int64_t>(SnapshotSlots::kTextBytes));
-  check(bytes > 0 && bytes <= kMaxSlot);
+  check_range(node >= 0 && rank >= 0 && rank < kMaxLocalRanks && step >= 0 && generation >= 0);
+  check_range(slot >= 0 && slot < SnapshotSlots::kPerRank && layout >= 0 && layout <= kMaxLayout);
+  check_range(text >= 0 && text <= static_cast<int64_t>(SnapshotSlots::kTextBytes));
+  check_range(bytes > 0 && bytes <= kMaxSlot);
   return {node, rank, slot, step, generation, layout, text, bytes};
 }
 

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMaxClients = 4096;
+constexpr size_t kMaxSlotClients = 4096;
 constexpr int kPollMs = 1000;
 constexpr int kMaxFrames = 16;  // of one client, before the others have their turn
 
@@ -84,7 +84,7 @@ void SlotService::accept() {
   std::vector<Channel> known = acceptor_.accept_known();
   const std::lock_guard lock(mutex_);
   for (Channel& channel : known) {
-    if (clients_.size() == kMaxClients) return;
+    if (clients_.size() == kMaxSlotClients) return;
     clients_.push_back({std::move(channel)});
     clients_.back().epoch = epoch_;
   }

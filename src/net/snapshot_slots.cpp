@@ -12,10 +12,9 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kMagic = 0x31746f6c73667777;  // "wwfslot1"
-constexpr int64_t kStretch = int64_t{1} << 43;   // of the sparse file, per slot
-constexpr int64_t kPage = 64 << 10;
-constexpr int64_t kLayoutBytes = int64_t{64} << 20;  // of a rank, sparse; its own stretch
+constexpr uint64_t kSlotsMagic = 0x31746f6c73667777;  // "wwfslot1"
+constexpr int64_t kSlotStretch = int64_t{1} << 43;    // of the sparse file, per slot
+constexpr int64_t kLayoutBytes = int64_t{64} << 20;   // of a rank, sparse; its own stretch
 
 enum State : uint32_t { kEmpty = 0, kWriting = 1, kWhole = 2 };
 
@@ -43,7 +42,7 @@ struct SnapshotSlots::Header {
 
 namespace {
 
-int64_t header_bytes(size_t bytes) { return round_up(static_cast<int64_t>(bytes), kPage); }
+int64_t header_bytes(size_t bytes) { return round_up(static_cast<int64_t>(bytes), kLargestPage); }
 int64_t num_stretches(int num_ranks) { return int64_t{num_ranks} * SnapshotSlots::kPerRank; }
 
 }  // namespace
@@ -51,20 +50,21 @@ int64_t num_stretches(int num_ranks) { return int64_t{num_ranks} * SnapshotSlots
 std::shared_ptr<SnapshotSlots> SnapshotSlots::create(int num_ranks) {
   ensure(num_ranks >= 1 && num_ranks <= kMaxLocalRanks, "slots for that many ranks");
   std::shared_ptr<SnapshotSlots> slots(new SnapshotSlots(
-      SharedSegment::create("weft-snapshots", kStretch * (num_stretches(num_ranks) + 1))));
+      SharedSegment::create("weft-snapshots", kSlotStretch * (num_stretches(num_ranks) + 1))));
   slots->header_->num_ranks = num_ranks;
-  slots->header_->magic = kMagic;
+  slots->header_->magic = kSlotsMagic;
   slots->mapped_.resize(static_cast<size_t>(num_stretches(num_ranks)));
   return slots;
 }
 
 std::shared_ptr<SnapshotSlots> SnapshotSlots::attach(int fd) {
   SharedSegment segment = SharedSegment::attach(fd);
-  require(segment.bytes() >= kStretch, "descriptor {} does not hold weft's snapshots", fd);
+  require(segment.bytes() >= kSlotStretch, "descriptor {} does not hold weft's snapshots", fd);
   std::shared_ptr<SnapshotSlots> slots(new SnapshotSlots(std::move(segment)));
   const Header& header = *slots->header_;
-  require(header.magic == kMagic && header.num_ranks >= 1 && header.num_ranks <= kMaxLocalRanks,
-          "descriptor {} does not hold weft's snapshots", fd);
+  require(
+      header.magic == kSlotsMagic && header.num_ranks >= 1 && header.num_ranks <= kMaxLocalRanks,
+      "descriptor {} does not hold weft's snapshots", fd);
   slots->mapped_.resize(static_cast<size_t>(num_stretches(header.num_ranks)));
   return slots;
 }
@@ -83,15 +83,15 @@ int SnapshotSlots::num_ranks() const { return header_->num_ranks; }
 // The text is in front of the bytes, which begin at a page: they are written past the page cache.
 std::byte* SnapshotSlots::map_slot(int rank, int slot) {
   const int64_t bytes =
-      static_cast<int64_t>(kTextBytes) + round_up(header_->ranks[rank].bytes.load(), kPage);
+      static_cast<int64_t>(kTextBytes) + round_up(header_->ranks[rank].bytes.load(), kLargestPage);
   const auto index = static_cast<size_t>(rank * kPerRank + slot);
   const std::lock_guard lock(mutex_);
   Mapped& mapped = mapped_[index];
   if (mapped.bytes != bytes) {
     unmap_part(mapped.part, mapped.bytes);
     mapped = {};
-    ensure(bytes <= kStretch, "a snapshot is larger than its stretch");
-    mapped.part = segment_.map_part(kStretch * (static_cast<int64_t>(index) + 1), bytes);
+    ensure(bytes <= kSlotStretch, "a snapshot is larger than its stretch");
+    mapped.part = segment_.map_part(kSlotStretch * (static_cast<int64_t>(index) + 1), bytes);
     mapped.bytes = bytes;
   }
   return reinterpret_cast<std::byte*>(mapped.part);
@@ -105,9 +105,9 @@ void SnapshotSlots::reserve(int rank, int64_t bytes, const std::string& text) {
   ensure(size <= kLayoutBytes, "the layout of a snapshot is too long");
   const int64_t at = kLayoutBytes * (rank + 1);
   if (size > 0) {
-    char* part = segment_.map_part(at, round_up(size, kPage));
+    char* part = segment_.map_part(at, round_up(size, kLargestPage));
     std::copy(text.begin(), text.end(), part);
-    unmap_part(part, round_up(size, kPage));
+    unmap_part(part, round_up(size, kLargestPage));
   }
   entry.layout_bytes = size;
   entry.bytes.store(bytes);
@@ -116,7 +116,7 @@ void SnapshotSlots::reserve(int rank, int64_t bytes, const std::string& text) {
 std::string SnapshotSlots::layout(int rank) const {
   const Rank& entry = header_->ranks[rank];
   if (entry.bytes.load() == 0 || entry.layout_bytes == 0) return "";
-  const int64_t size = round_up(entry.layout_bytes, kPage);
+  const int64_t size = round_up(entry.layout_bytes, kLargestPage);
   char* part = segment_.map_part(kLayoutBytes * (rank + 1), size);
   std::string text(part, static_cast<size_t>(entry.layout_bytes));
   unmap_part(part, size);
@@ -225,7 +225,7 @@ void SnapshotSlots::drop_all() {
     for (int i = 0; i < kPerRank; ++i) drop(r, i);
     header_->ranks[r].bytes.store(0);
   }
-  segment_.release(kStretch, kStretch * num_stretches(num_ranks()));
+  segment_.release(kSlotStretch, kSlotStretch * num_stretches(num_ranks()));
 }
 
 }  // namespace weft

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMaxClients = 32 << 10;
+constexpr size_t kMaxStoreClients = 32 << 10;
 constexpr size_t kMaxStoredBytes = 64 << 20;
 constexpr size_t kMaxKey = 1024;
 constexpr size_t kMaxUnreadBytes = 1 << 20;  // answers that a client has not read
@@ -64,7 +64,7 @@ void StoreService::run() {
 }
 
 void StoreService::accept_new() {
-  while (clients_.size() < kMaxClients) {
+  while (clients_.size() < kMaxStoreClients) {
     Socket socket = listener_->accept_one();
     if (socket.fd() < 0) {
       // Without a descriptor the port would stay readable: until one is closed, or a second.

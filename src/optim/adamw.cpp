@@ -9,9 +9,9 @@
 namespace weft {
 namespace {
 
-std::vector<StateSpec> states(const OptimizerConfig&) { return {{"#m"}, {"#v"}}; }
+std::vector<StateSpec> adamw_states(const OptimizerConfig&) { return {{"#m"}, {"#v"}}; }
 
-OptimizerScalars scalars(const OptimizerConfig& c, double lr, int64_t update) {
+OptimizerScalars adamw_scalars(const OptimizerConfig& c, double lr, int64_t update) {
   const auto t = static_cast<double>(update);
   const double beta1 = c.betas[0], beta2 = c.betas[1];
   return OptimizerScalars::from(AdamwScalars{.lr = lr,
@@ -23,10 +23,10 @@ OptimizerScalars scalars(const OptimizerConfig& c, double lr, int64_t update) {
                                              .bias2 = 1 - std::pow(beta2, t)});
 }
 
-std::vector<std::string> keys() { return {"train.betas", "train.eps"}; }
+std::vector<std::string> adamw_keys() { return {"train.betas", "train.eps"}; }
 
 }  // namespace
 
-const Optimizer kAdamw = {"adamw", &kAdamwOp, states, scalars, keys};
+const Optimizer kAdamw = {"adamw", &kAdamwOp, adamw_states, adamw_scalars, adamw_keys};
 
 }  // namespace weft

@@ -25,7 +25,7 @@ constexpr double kNodeUs = 1.0;  // between the end of a kernel and the start of
 // The time of one call: the best of kRounds means, over kGpuSecondsEach in all, after warm-up.
 // *spread becomes the maximum spread.
 template <typename Fn>
-double best_seconds(Device* device, const Fn& fn, double* spread) {
+double best_gpu_seconds(Device* device, const Fn& fn, double* spread) {
   using Clock = std::chrono::steady_clock;
   const auto run = [&](int times) {
     device->wait();
@@ -75,7 +75,7 @@ double product_tflops(const Kernels& kernels, Device* device, Dtype dtype, doubl
   g.b = {{b}, {N}, 1, K};
   g.c = {{c}, {M}, 1, N};
   const Context context{nullptr, c + M * N * size, workspace, device->stream()};
-  const double seconds = best_seconds(
+  const double seconds = best_gpu_seconds(
       device, [&] { kernels.gemm(context, g); }, spread);
   return 2.0 * static_cast<double>(M * N * K) / seconds * 1e-12;
 }
@@ -147,7 +147,7 @@ double attention_tflops(const Kernels& kernels, Device* device, Dtype dtype, Row
     kernels.attention(context, f);
     kernels.attention_backward(context, b);
   };
-  const double seconds = best_seconds(device, both, spread);
+  const double seconds = best_gpu_seconds(device, both, spread);
   return 7.0 * static_cast<double>(B * T * T * H * D) / seconds *
          1e-12;  // as counted by node_flops
 }
@@ -156,7 +156,7 @@ double copy_speed(Device* device, double* spread) {
   constexpr int64_t kBytes = int64_t{1} << 30;
   const Arena arena(2 * kBytes, device);
   const auto copy = [&] { device->copy(arena.data(), arena.data() + kBytes, kBytes); };
-  const double seconds = best_seconds(device, copy, spread);
+  const double seconds = best_gpu_seconds(device, copy, spread);
   return 2.0 * static_cast<double>(kBytes) / seconds * 1e-9;
 }
 

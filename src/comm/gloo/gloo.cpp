@@ -12,20 +12,16 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/byte_offset.h"
 #include "comm/gloo/link.h"
 #include "comm/reduce.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kLittleBytes = GlooLink::kLittleBytes;
-
-void copy(void* out, const void* in, int64_t bytes) {
+void move_bytes(void* out, const void* in, int64_t bytes) {
   if (bytes > 0 && out != in) std::memmove(out, in, static_cast<size_t>(bytes));
 }
-
-char* at(void* base, int64_t offset) { return static_cast<char*>(base) + offset; }
-const char* at(const void* base, int64_t offset) { return static_cast<const char*>(base) + offset; }
 
 class GlooComm : public Comm {
  public:
@@ -98,7 +94,7 @@ void GlooComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
   begin(CommOp::kAllReduce, bytes);
   if (size() == 1) return;
   const CommCall call{CommOp::kAllReduce, dtype, op, 0, bytes, 0, 0};
-  if (bytes <= kLittleBytes) {
+  if (bytes <= GlooLink::kLittleBytes) {
     link_->meet(call, data, bytes, 0);
     return reduce_inline(data, data, count, dtype, op);
   }
@@ -111,14 +107,14 @@ void GlooComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
     const int64_t part = std::min(most, (chunk / size() + 63) / 64 * 64 + 64);
     const auto first = [&](int m) { return start + std::min(chunk, m * part); };
     const auto length = [&](int m) { return first(m + 1) - first(m); };
-    char* mine = at(data, first(rank()));
+    char* mine = byte_at(data, first(rank()));
     for (int m = 0; m < size(); ++m) {
-      route(m) = {at(data, first(m)), length(m), received_.data() + m * most, length(rank())};
+      route(m) = {byte_at(data, first(m)), length(m), received_.data() + m * most, length(rank())};
     }
     link_->exchange(routes_);
     add_up(mine, most, mine, length(rank()) / element, dtype, op);
     for (int m = 0; m < size(); ++m) {
-      route(m) = {mine, length(rank()), at(data, first(m)), length(m)};
+      route(m) = {mine, length(rank()), byte_at(data, first(m)), length(m)};
     }
     link_->exchange(routes_);
   }
@@ -127,11 +123,11 @@ void GlooComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
 void GlooComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dtype) {
   const int64_t element = dtype_bytes(dtype), bytes = count * element;
   begin(CommOp::kReduceScatter, size() * bytes);
-  if (size() == 1) return copy(out, in, bytes);
+  if (size() == 1) return move_bytes(out, in, bytes);
   const CommCall call{CommOp::kReduceScatter, dtype, Reduce::kSum, 0, bytes, 0, 0};
-  if (bytes <= kLittleBytes) {
+  if (bytes <= GlooLink::kLittleBytes) {
     link_->meet(call, in, bytes, bytes);
-    return reduce_inline(at(in, rank() * bytes), out, count, dtype, Reduce::kSum);
+    return reduce_inline(byte_at(in, rank() * bytes), out, count, dtype, Reduce::kSum);
   }
   link_->meet(call, nullptr, 0, 0);
   const int64_t most = share();
@@ -139,10 +135,10 @@ void GlooComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dt
   for (int64_t start = 0; start < bytes; start += most) {
     const int64_t length = std::min(most, bytes - start);
     for (int m = 0; m < size(); ++m) {
-      route(m) = {at(in, m * bytes + start), length, received_.data() + m * most, length};
+      route(m) = {byte_at(in, m * bytes + start), length, received_.data() + m * most, length};
     }
     link_->exchange(routes_);
-    add_up(at(in, rank() * bytes + start), most, at(out, start), length / element, dtype,
+    add_up(byte_at(in, rank() * bytes + start), most, byte_at(out, start), length / element, dtype,
            Reduce::kSum);
   }
 }
@@ -153,38 +149,38 @@ void GlooComm::all_gather(const void* in, void* out, int64_t bytes) {
 }
 
 void GlooComm::gather(const void* in, void* out, int64_t bytes) {
-  copy(at(out, rank() * bytes), in, bytes);
+  move_bytes(byte_at(out, rank() * bytes), in, bytes);
   if (size() == 1) return;
   const CommCall call{CommOp::kAllGather, Dtype::kU8, Reduce::kSum, 0, bytes, 0, 0};
-  if (bytes <= kLittleBytes) {
+  if (bytes <= GlooLink::kLittleBytes) {
     link_->meet(call, in, bytes, 0);
     for (int m = 0; m < size(); ++m) {
-      if (m != rank()) copy(at(out, m * bytes), link_->from(m), bytes);
+      if (m != rank()) move_bytes(byte_at(out, m * bytes), link_->from(m), bytes);
     }
     return;
   }
   link_->meet(call, nullptr, 0, 0);
   for (int m = 0; m < size(); ++m) {
-    route(m) = {static_cast<const char*>(in), bytes, at(out, m * bytes), bytes};
+    route(m) = {static_cast<const char*>(in), bytes, byte_at(out, m * bytes), bytes};
   }
   link_->exchange(routes_);
 }
 
 void GlooComm::all_to_all(const void* in, void* out, int64_t bytes) {
   begin(CommOp::kAllToAll, size() * bytes);
-  copy(at(out, rank() * bytes), at(in, rank() * bytes), bytes);
+  move_bytes(byte_at(out, rank() * bytes), byte_at(in, rank() * bytes), bytes);
   if (size() == 1) return;
   const CommCall call{CommOp::kAllToAll, Dtype::kU8, Reduce::kSum, 0, bytes, 0, 0};
-  if (bytes <= kLittleBytes) {
+  if (bytes <= GlooLink::kLittleBytes) {
     link_->meet(call, in, bytes, bytes);
     for (int m = 0; m < size(); ++m) {
-      if (m != rank()) copy(at(out, m * bytes), link_->from(m), bytes);
+      if (m != rank()) move_bytes(byte_at(out, m * bytes), link_->from(m), bytes);
     }
     return;
   }
   link_->meet(call, nullptr, 0, 0);
   for (int m = 0; m < size(); ++m) {
-    route(m) = {at(in, m * bytes), bytes, at(out, m * bytes), bytes};
+    route(m) = {byte_at(in, m * bytes), bytes, byte_at(out, m * bytes), bytes};
   }
   link_->exchange(routes_);
 }
@@ -195,9 +191,9 @@ void GlooComm::broadcast(void* data, int64_t bytes, int root) {
   begin(CommOp::kBroadcast, bytes);
   if (size() == 1) return;
   const CommCall call{CommOp::kBroadcast, Dtype::kU8, Reduce::kSum, root, bytes, 0, 0};
-  if (bytes <= kLittleBytes) {
+  if (bytes <= GlooLink::kLittleBytes) {
     link_->meet(call, data, rank() == root ? bytes : 0, 0);
-    if (rank() != root) copy(data, link_->from(root), bytes);
+    if (rank() != root) move_bytes(data, link_->from(root), bytes);
     return;
   }
   link_->meet(call, nullptr, 0, 0);

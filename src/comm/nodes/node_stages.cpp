@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 // Less goes flat: one exchange instead of three.
-constexpr int64_t kLittleBytes = 4 << 10;
+constexpr int64_t kFlatBytes = 4 << 10;
 
 // Added in fp32 and rounded once: partial sums in the dtype itself would be rounded again.
 bool is_widened(Dtype dtype) { return dtype == Dtype::kBf16 || dtype == Dtype::kF16; }
@@ -20,7 +20,7 @@ bool can_have_node_stages(int64_t num_ranks, int64_t per_node) {
 }
 
 bool has_node_stages(CommOp op, int64_t bytes, Dtype dtype, Reduce reduce) {
-  if (bytes <= kLittleBytes) return false;
+  if (bytes <= kFlatBytes) return false;
   if (op == CommOp::kAllGather) return true;
   const bool adds = op == CommOp::kAllReduce || op == CommOp::kReduceScatter;
   return adds && !(reduce == Reduce::kSum && is_widened(dtype));

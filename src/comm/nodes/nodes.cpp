@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/byte_offset.h"
 #include "comm/call.h"
 #include "comm/gloo/gloo.h"
 #include "comm/nodes/node_stages.h"
@@ -15,9 +16,6 @@
 
 namespace weft {
 namespace {
-
-char* at(void* base, int64_t offset) { return static_cast<char*>(base) + offset; }
-const char* at(const void* base, int64_t offset) { return static_cast<const char*>(base) + offset; }
 
 // kInside: flat is this rank alone. kFlat: Gloo does everything. kBoth: across is there too.
 enum class Shape { kInside, kFlat, kBoth };
@@ -127,7 +125,7 @@ void NodesComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
 void NodesComm::all_reduce_both(void* data, int64_t count, Dtype dtype, Reduce op) {
   const int64_t element = dtype_bytes(dtype), share = count / local_->size();
   const int64_t whole = share * local_->size();
-  char* mine = at(data, local_->rank() * share * element);
+  char* mine = byte_at(data, local_->rank() * share * element);
   if (op == Reduce::kSum)
     local_->reduce_scatter(data, mine, share, dtype);
   else
@@ -135,8 +133,8 @@ void NodesComm::all_reduce_both(void* data, int64_t count, Dtype dtype, Reduce o
   across_->all_reduce(mine, share, dtype, op);
   local_->all_gather(mine, data, share * element);
   if (whole == count) return;
-  local_->all_reduce(at(data, whole * element), count - whole, dtype, op);
-  across_->all_reduce(at(data, whole * element), count - whole, dtype, op);
+  local_->all_reduce(byte_at(data, whole * element), count - whole, dtype, op);
+  across_->all_reduce(byte_at(data, whole * element), count - whole, dtype, op);
 }
 
 void NodesComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dtype) {
@@ -153,8 +151,8 @@ void NodesComm::reduce_scatter_both(const void* in, void* out, int64_t count, Dt
   const int64_t bytes = count * dtype_bytes(dtype);
   staged_.resize(static_cast<size_t>(across_->size() * bytes));
   for (int n = 0; n < across_->size(); ++n)
-    local_->reduce_scatter(at(in, n * local_->size() * bytes), at(staged_.data(), n * bytes), count,
-                           dtype);
+    local_->reduce_scatter(byte_at(in, n * local_->size() * bytes),
+                           byte_at(staged_.data(), n * bytes), count, dtype);
   across_->reduce_scatter(staged_.data(), out, count, dtype);
 }
 
@@ -170,9 +168,9 @@ void NodesComm::all_gather_both(const void* in, void* out, int64_t bytes) {
   staged_.resize(static_cast<size_t>(across_->size() * bytes));
   across_->all_gather(in, staged_.data(), bytes);
   for (int n = 0; n < across_->size(); ++n) {
-    char* of_node = at(out, n * local_->size() * bytes);
-    char* mine = at(of_node, local_->rank() * bytes);
-    std::memcpy(mine, at(staged_.data(), n * bytes), static_cast<size_t>(bytes));
+    char* of_node = byte_at(out, n * local_->size() * bytes);
+    char* mine = byte_at(of_node, local_->rank() * bytes);
+    std::memcpy(mine, byte_at(staged_.data(), n * bytes), static_cast<size_t>(bytes));
     local_->all_gather(mine, of_node, bytes);
   }
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/byte_offset.h"
 #include "comm/reduce.h"
 #include "comm/shm/group.h"
 
@@ -18,16 +19,13 @@ namespace weft {
 namespace {
 
 // Up to this size a second barrier would cost more than reading everything from everyone.
-constexpr int64_t kLittleBytes = 16 << 10;
+constexpr int64_t kOneBarrierBytes = 16 << 10;
 // all_reduce sums a piece and writes it to all peers while it is in L1.
 constexpr int64_t kPieceBytes = 16 << 10;
 
-void copy(void* out, const void* in, int64_t bytes) {
+void copy_bytes(void* out, const void* in, int64_t bytes) {
   if (bytes > 0 && out != in) std::memcpy(out, in, static_cast<size_t>(bytes));
 }
-
-char* at(void* base, int64_t offset) { return static_cast<char*>(base) + offset; }
-const char* at(const void* base, int64_t offset) { return static_cast<const char*>(base) + offset; }
 
 class ShmComm : public Comm {
  public:
@@ -84,7 +82,7 @@ void ShmComm::begin(CommOp op, int64_t bytes) {
 template <typename Stage, typename Take, typename Direct>
 void ShmComm::exchange(CommCall call, const void* data, int64_t data_bytes, int64_t step,
                        const Stage& stage, const Take& take, const Direct& direct) {
-  if (call.bytes <= std::min(kLittleBytes, step)) {
+  if (call.bytes <= std::min(kOneBarrierBytes, step)) {
     stage(0, call.bytes);
     group_.enter(call);
     take(0, call.bytes);
@@ -115,11 +113,13 @@ void ShmComm::all_reduce(void* data, int64_t count, Dtype dtype, Reduce op) {
   const CommCall call{CommOp::kAllReduce, dtype, op, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, data, bytes, group_.chunk_bytes(),
-      [&](int64_t offset, int64_t length) { copy(group_.stage(), at(data, offset), length); },
+      [&](int64_t offset, int64_t length) {
+        copy_bytes(group_.stage(), byte_at(data, offset), length);
+      },
       [&](int64_t offset, int64_t length) {
         Pointers in;
         for (int m = 0; m < size(); ++m) in[static_cast<size_t>(m)] = group_.staged(m);
-        reduce_tree(in.data(), size(), at(data, offset), length / element, dtype, op);
+        reduce_tree(in.data(), size(), byte_at(data, offset), length / element, dtype, op);
       },
       [&] { sum_part_in_arenas(count, dtype, op); });
 }
@@ -139,7 +139,7 @@ void ShmComm::sum_part_in_arenas(int64_t count, Dtype dtype, Reduce op) {
     char* mine = data[static_cast<size_t>(rank())] + start * element;
     reduce_tree(in.data(), size(), mine, length, dtype, op);
     for (size_t m = 0; m < static_cast<size_t>(size()); ++m) {
-      copy(data[m] + start * element, mine, length * element);
+      copy_bytes(data[m] + start * element, mine, length * element);
     }
   }
 }
@@ -147,14 +147,14 @@ void ShmComm::sum_part_in_arenas(int64_t count, Dtype dtype, Reduce op) {
 // The part at offset of each member's `bytes`, side by side.
 void ShmComm::stage_shares(const void* in, int64_t bytes, int64_t offset, int64_t length) {
   for (int m = 0; m < size(); ++m) {
-    copy(at(group_.stage(), m * share()), at(in, m * bytes + offset), length);
+    copy_bytes(byte_at(group_.stage(), m * share()), byte_at(in, m * bytes + offset), length);
   }
 }
 
 void ShmComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dtype) {
   const int64_t element = dtype_bytes(dtype), bytes = count * element;
   begin(CommOp::kReduceScatter, size() * bytes);
-  if (size() == 1) return copy(out, in, bytes);
+  if (size() == 1) return copy_bytes(out, in, bytes);
   const CommCall call{CommOp::kReduceScatter, dtype, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, in, size() * bytes, share(),
@@ -162,14 +162,15 @@ void ShmComm::reduce_scatter(const void* in, void* out, int64_t count, Dtype dty
       [&](int64_t offset, int64_t length) {
         Pointers from;
         for (int m = 0; m < size(); ++m) {
-          from[static_cast<size_t>(m)] = at(group_.staged(m), rank() * share());
+          from[static_cast<size_t>(m)] = byte_at(group_.staged(m), rank() * share());
         }
-        reduce_tree(from.data(), size(), at(out, offset), length / element, dtype, Reduce::kSum);
+        reduce_tree(from.data(), size(), byte_at(out, offset), length / element, dtype,
+                    Reduce::kSum);
       },
       [&] {
         Pointers from;
         for (int m = 0; m < size(); ++m) {
-          from[static_cast<size_t>(m)] = at(group_.data(m), rank() * bytes);
+          from[static_cast<size_t>(m)] = byte_at(group_.data(m), rank() * bytes);
         }
         reduce_tree(from.data(), size(), out, count, dtype, Reduce::kSum);
       });
@@ -182,30 +183,32 @@ void ShmComm::all_gather(const void* in, void* out, int64_t bytes) {
 
 // Every rank begins with its own part, so that not all read from the same one.
 void ShmComm::gather(const void* in, void* out, int64_t bytes) {
-  if (size() == 1) return copy(out, in, bytes);
+  if (size() == 1) return copy_bytes(out, in, bytes);
   const CommCall call{CommOp::kAllGather, Dtype::kU8, Reduce::kSum, 0, bytes,
                       ShmWorld::kPrivate, 0};
   exchange(
       call, in, bytes, group_.chunk_bytes(),
-      [&](int64_t offset, int64_t length) { copy(group_.stage(), at(in, offset), length); },
+      [&](int64_t offset, int64_t length) {
+        copy_bytes(group_.stage(), byte_at(in, offset), length);
+      },
       [&](int64_t offset, int64_t length) {
         for (int i = 0; i < size(); ++i) {
           const int m = (rank() + i) % size();
-          copy(at(out, m * bytes + offset), group_.staged(m), length);
+          copy_bytes(byte_at(out, m * bytes + offset), group_.staged(m), length);
         }
       },
       [&] {
-        copy(at(out, rank() * bytes), in, bytes);
+        copy_bytes(byte_at(out, rank() * bytes), in, bytes);
         for (int i = 1; i < size(); ++i) {
           const int m = (rank() + i) % size();
-          copy(at(out, m * bytes), group_.data(m), bytes);
+          copy_bytes(byte_at(out, m * bytes), group_.data(m), bytes);
         }
       });
 }
 
 void ShmComm::all_to_all(const void* in, void* out, int64_t bytes) {
   begin(CommOp::kAllToAll, size() * bytes);
-  if (size() == 1) return copy(out, in, bytes);
+  if (size() == 1) return copy_bytes(out, in, bytes);
   const CommCall call{CommOp::kAllToAll, Dtype::kU8, Reduce::kSum, 0, bytes, ShmWorld::kPrivate, 0};
   exchange(
       call, in, size() * bytes, share(),
@@ -213,13 +216,14 @@ void ShmComm::all_to_all(const void* in, void* out, int64_t bytes) {
       [&](int64_t offset, int64_t length) {
         for (int i = 0; i < size(); ++i) {
           const int m = (rank() + i) % size();
-          copy(at(out, m * bytes + offset), at(group_.staged(m), rank() * share()), length);
+          copy_bytes(byte_at(out, m * bytes + offset), byte_at(group_.staged(m), rank() * share()),
+                     length);
         }
       },
       [&] {
         for (int i = 0; i < size(); ++i) {
           const int m = (rank() + i) % size();
-          copy(at(out, m * bytes), at(group_.data(m), rank() * bytes), bytes);
+          copy_bytes(byte_at(out, m * bytes), byte_at(group_.data(m), rank() * bytes), bytes);
         }
       });
 }
@@ -233,13 +237,13 @@ void ShmComm::broadcast(void* data, int64_t bytes, int root) {
   exchange(
       call, rank() == root ? data : nullptr, bytes, group_.chunk_bytes(),
       [&](int64_t offset, int64_t length) {
-        if (rank() == root) copy(group_.stage(), at(data, offset), length);
+        if (rank() == root) copy_bytes(group_.stage(), byte_at(data, offset), length);
       },
       [&](int64_t offset, int64_t length) {
-        if (rank() != root) copy(at(data, offset), group_.staged(root), length);
+        if (rank() != root) copy_bytes(byte_at(data, offset), group_.staged(root), length);
       },
       [&] {
-        if (rank() != root) copy(data, group_.data(root), bytes);
+        if (rank() != root) copy_bytes(data, group_.data(root), bytes);
       });
 }
 

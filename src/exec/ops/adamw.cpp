@@ -6,8 +6,8 @@
 namespace weft {
 namespace {
 
-void update(const Kernels& k, const Context& c, const UpdateInputs& u, double grad_scale,
-            const OptimizerScalars& s) {
+void update_adamw(const Kernels& k, const Context& c, const UpdateInputs& u, double grad_scale,
+                  const OptimizerScalars& s) {
   AdamwScalars scalars = s.as<AdamwScalars>();
   if (!u.item.decay) scalars.weight_decay = 0;
   k.adamw(c, {.n = u.item.n,
@@ -26,7 +26,7 @@ void update(const Kernels& k, const Context& c, const UpdateInputs& u, double gr
 }  // namespace
 
 void add_adamw_bindings(Bindings* bindings) {
-  bindings->push_back(update_binding(&kAdamwOp, {update, &DeviceKernels::adamw_list}));
+  bindings->push_back(update_binding(&kAdamwOp, {update_adamw, &DeviceKernels::adamw_list}));
 }
 
 }  // namespace weft

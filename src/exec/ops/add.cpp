@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_add(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& out = v.value(node.outputs[0]);
   const AddArgs a{num_elements(out.shape), out.dtype, v.at(node.inputs[0]), v.at(node.inputs[1]),
@@ -17,7 +17,7 @@ NodeCall bind(const BindContext& b, const Node& node) {
 }  // namespace
 
 void add_add_bindings(Bindings* bindings) {
-  bindings->push_back({&kAddOp, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
+  bindings->push_back({&kAddOp, no_workspace, bind_add, no_device_limits, cost_of_bytes, no_wire,
                        suits_device, no_shortening});
 }
 

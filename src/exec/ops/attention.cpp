@@ -68,7 +68,7 @@ void set_operands(const View& v, const Node& node, AttentionOperands* a) {
   a->longest_source = attr.longest_source;
 }
 
-AttentionArgs args(const View& v, const Node& node) {
+AttentionArgs attention_args(const View& v, const Node& node) {
   AttentionArgs a;
   set_operands(v, node, &a);
   a.out = contiguous_heads<void>(v.at(node.outputs[0]), a.T, a.H, a.D);
@@ -76,7 +76,7 @@ AttentionArgs args(const View& v, const Node& node) {
   return a;
 }
 
-AttentionBackwardArgs grad_args(const View& v, const Node& node) {
+AttentionBackwardArgs attention_grad_args(const View& v, const Node& node) {
   AttentionBackwardArgs a;
   set_operands(v, node, &a);
   const AttentionInputs in = attention_inputs(node);
@@ -94,30 +94,30 @@ AttentionBackwardArgs grad_args(const View& v, const Node& node) {
   return a;
 }
 
-size_t workspace(const PlanContext& p, const Node& node) {
-  return p.kernels.attention_workspace(args(p.view, node), p.num_threads);
+size_t attention_workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.attention_workspace(attention_args(p.view, node), p.num_threads);
 }
 
-size_t grad_workspace(const PlanContext& p, const Node& node) {
-  return p.kernels.attention_backward_workspace(grad_args(p.view, node), p.num_threads);
+size_t attention_grad_workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.attention_backward_workspace(attention_grad_args(p.view, node), p.num_threads);
 }
 
-NodeCall bind(const BindContext& b, const Node& node) {
-  return [a = args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
+NodeCall bind_attention(const BindContext& b, const Node& node) {
+  return [a = attention_args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
     k.attention(*c, a);
   };
 }
 
-NodeCall bind_grad(const BindContext& b, const Node& node) {
-  return [a = grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
+NodeCall bind_attention_grad(const BindContext& b, const Node& node) {
+  return [a = attention_grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
           c = b.context](const StepScalars& s) mutable {
     a.accumulate = a.dtable && adds(s);
     k.attention_backward(*c, a);
   };
 }
 
-void check_device(const View& v, const Node& node) {
-  const AttentionArgs a = args(v, node);
+void check_attention_device(const View& v, const Node& node) {
+  const AttentionArgs a = attention_args(v, node);
   check_device_extent(a.D, kMostHeadDim, "columns of an attention head",
                       "set launch.device to cpu");
   check_device_extent(a.bias.buckets.count, kMostDeviceBuckets, "buckets of relative positions",
@@ -136,12 +136,12 @@ Cost::Unit unit_of(const AttentionOperands& a) {
   return a.positions ? Cost::Unit::kAttentionPacked : Cost::Unit::kAttention;
 }
 
-Cost cost(const View& v, const Node& node) {
-  return {unit_of(args(v, node)), node_flops(v.graph, node), 0};
+Cost attention_cost(const View& v, const Node& node) {
+  return {unit_of(attention_args(v, node)), node_flops(v.graph, node), 0};
 }
 
-Cost grad_cost(const View& v, const Node& node) {
-  return {unit_of(grad_args(v, node)), node_flops(v.graph, node), 0};
+Cost attention_grad_cost(const View& v, const Node& node) {
+  return {unit_of(attention_grad_args(v, node)), node_flops(v.graph, node), 0};
 }
 
 void shorten(const Graph& longest, const Node& in_longest, Node* node) {
@@ -154,10 +154,10 @@ void shorten(const Graph& longest, const Node& in_longest, Node* node) {
 }  // namespace
 
 void add_attention_bindings(Bindings* bindings) {
-  bindings->push_back(
-      {&kAttentionOp, workspace, bind, check_device, cost, no_wire, suits_device, shorten});
-  bindings->push_back({&kAttentionGradOp, grad_workspace, bind_grad, no_device_limits, grad_cost,
-                       no_wire, suits_device, shorten});
+  bindings->push_back({&kAttentionOp, attention_workspace, bind_attention, check_attention_device,
+                       attention_cost, no_wire, suits_device, shorten});
+  bindings->push_back({&kAttentionGradOp, attention_grad_workspace, bind_attention_grad,
+                       no_device_limits, attention_grad_cost, no_wire, suits_device, shorten});
 }
 
 }  // namespace weft

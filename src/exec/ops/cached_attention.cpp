@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-CachedAttentionArgs args(const View& v, const Node& node) {
+CachedAttentionArgs cached_attention_args(const View& v, const Node& node) {
   const Value& value = v.value(node.inputs[0]);
   const CachedAttentionAttr& attr = node.as<CachedAttentionAttr>();
   const int64_t D = attr.heads.head_dim;
@@ -35,18 +35,17 @@ CachedAttentionArgs args(const View& v, const Node& node) {
   return a;
 }
 
-size_t workspace(const PlanContext& p, const Node& node) {
-  return p.kernels.cached_attention_workspace(args(p.view, node), p.num_threads);
+size_t cached_attention_workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.cached_attention_workspace(cached_attention_args(p.view, node), p.num_threads);
 }
 
-NodeCall bind(const BindContext& b, const Node& node) {
-  return [a = args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
-    k.cached_attention(*c, a);
-  };
+NodeCall bind_cached_attention(const BindContext& b, const Node& node) {
+  return [a = cached_attention_args(b.view, node), &k = b.kernels,
+          c = b.context](const StepScalars&) { k.cached_attention(*c, a); };
 }
 
-void check_device(const View& v, const Node& node) {
-  const CachedAttentionArgs a = args(v, node);
+void check_cached_attention_device(const View& v, const Node& node) {
+  const CachedAttentionArgs a = cached_attention_args(v, node);
   check_device_extent(a.D, kMostHeadDim, "columns of an attention head",
                       "set launch.device to cpu");
   check_device_extent(a.B, kMostGridRows, "rows of a pass", "lower train.micro_batch");
@@ -58,8 +57,9 @@ void check_device(const View& v, const Node& node) {
 }  // namespace
 
 void add_cached_attention_bindings(Bindings* bindings) {
-  bindings->push_back({&kCachedAttentionOp, workspace, bind, check_device, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
+  bindings->push_back({&kCachedAttentionOp, cached_attention_workspace, bind_cached_attention,
+                       check_cached_attention_device, cost_of_bytes, no_wire, suits_device,
+                       no_shortening});
 }
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_dropout(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& x = v.value(node.inputs[0]);
   const DropoutAttr& attr = node.as<DropoutAttr>();
@@ -27,8 +27,8 @@ NodeCall bind(const BindContext& b, const Node& node) {
 }  // namespace
 
 void add_dropout_bindings(Bindings* bindings) {
-  bindings->push_back({&kDropoutOp, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
+  bindings->push_back({&kDropoutOp, no_workspace, bind_dropout, no_device_limits, cost_of_bytes,
+                       no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-EmbeddingArgs args(const View& v, const Node& node, int p) {
+EmbeddingArgs embedding_args(const View& v, const Node& node, int p) {
   const Ref piece = node.inputs[static_cast<size_t>(1 + p)];
   const Value& table = v.value(piece);
   EmbeddingArgs a{};
@@ -23,15 +23,16 @@ EmbeddingArgs args(const View& v, const Node& node, int p) {
   return a;
 }
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_embedding(const BindContext& b, const Node& node) {
   std::vector<EmbeddingArgs> tables;
-  for (int p = 0; p < node.as<EmbeddingAttr>().parts; ++p) tables.push_back(args(b.view, node, p));
+  for (int p = 0; p < node.as<EmbeddingAttr>().parts; ++p)
+    tables.push_back(embedding_args(b.view, node, p));
   return [tables, &k = b.kernels, c = b.context](const StepScalars&) {
     for (const EmbeddingArgs& a : tables) k.embedding(*c, a);
   };
 }
 
-EmbeddingBackwardArgs grad_args(const View& v, const Node& node, size_t p) {
+EmbeddingBackwardArgs embedding_grad_args(const View& v, const Node& node, size_t p) {
   const Ref piece = node.outputs[p];
   const Value& dtable = v.value(piece);
   EmbeddingBackwardArgs a{};
@@ -48,13 +49,15 @@ EmbeddingBackwardArgs grad_args(const View& v, const Node& node, size_t p) {
   return a;
 }
 
-size_t grad_workspace(const PlanContext& p, const Node& node) {
-  return p.kernels.embedding_backward_workspace(grad_args(p.view, node, 0), p.num_threads);
+size_t embedding_grad_workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.embedding_backward_workspace(embedding_grad_args(p.view, node, 0),
+                                                p.num_threads);
 }
 
-NodeCall bind_grad(const BindContext& b, const Node& node) {
+NodeCall bind_embedding_grad(const BindContext& b, const Node& node) {
   std::vector<EmbeddingBackwardArgs> tables;
-  for (size_t p = 0; p < node.outputs.size(); ++p) tables.push_back(grad_args(b.view, node, p));
+  for (size_t p = 0; p < node.outputs.size(); ++p)
+    tables.push_back(embedding_grad_args(b.view, node, p));
   return [tables, adds = accumulates(b.view, node), &k = b.kernels,
           c = b.context](const StepScalars& s) mutable {
     for (EmbeddingBackwardArgs& a : tables) {
@@ -65,7 +68,7 @@ NodeCall bind_grad(const BindContext& b, const Node& node) {
 }
 
 void check_grad(const View& v, const Node& node) {
-  check_device_extent(grad_args(v, node, 0).R, kMostPassTokens, "tokens of a pass",
+  check_device_extent(embedding_grad_args(v, node, 0).R, kMostPassTokens, "tokens of a pass",
                       "lower train.micro_batch or data.seq_length");
 }
 
@@ -73,10 +76,10 @@ void check_grad(const View& v, const Node& node) {
 
 // They touch only the tokens' rows of a table: negligible cost.
 void add_embedding_bindings(Bindings* bindings) {
-  bindings->push_back({&kEmbeddingOp, no_workspace, bind, no_device_limits, no_cost, no_wire,
-                       suits_device, no_shortening});
-  bindings->push_back({&kEmbeddingGradOp, grad_workspace, bind_grad, check_grad, no_cost, no_wire,
-                       suits_device, no_shortening});
+  bindings->push_back({&kEmbeddingOp, no_workspace, bind_embedding, no_device_limits, no_cost,
+                       no_wire, suits_device, no_shortening});
+  bindings->push_back({&kEmbeddingGradOp, embedding_grad_workspace, bind_embedding_grad, check_grad,
+                       no_cost, no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-FillCacheArgs args(const View& v, const Node& node) {
+FillCacheArgs fill_cache_args(const View& v, const Node& node) {
   const auto& [heads, layout] = node.as<FillCacheAttr>();
   const Value& value = v.value(node.inputs[0]);
   const int64_t D = heads.head_dim, kv = heads.kv_heads * D;
@@ -33,14 +33,14 @@ FillCacheArgs args(const View& v, const Node& node) {
   return a;
 }
 
-NodeCall bind(const BindContext& b, const Node& node) {
-  return [a = args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
+NodeCall bind_fill_cache(const BindContext& b, const Node& node) {
+  return [a = fill_cache_args(b.view, node), &k = b.kernels, c = b.context](const StepScalars&) {
     k.fill_cache(*c, a);
   };
 }
 
-void check_device(const View& v, const Node& node) {
-  const FillCacheArgs a = args(v, node);
+void check_fill_cache_device(const View& v, const Node& node) {
+  const FillCacheArgs a = fill_cache_args(v, node);
   check_device_extent(a.B, kMostGridRows, "rows of a pass", "lower --batch");
   check_device_extent(a.T, kMostGridRows, "new positions of a prompt", "give shorter prompts");
 }
@@ -48,8 +48,8 @@ void check_device(const View& v, const Node& node) {
 }  // namespace
 
 void add_fill_cache_bindings(Bindings* bindings) {
-  bindings->push_back({&kFillCacheOp, no_workspace, bind, check_device, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
+  bindings->push_back({&kFillCacheOp, no_workspace, bind_fill_cache, check_fill_cache_device,
+                       cost_of_bytes, no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_geglu(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& h = v.value(node.outputs[0]);
   const GegluArgs a{v.tokens(node.outputs[0]), h.shape.back(), h.dtype, v.at(node.inputs[0]),
@@ -14,7 +14,7 @@ NodeCall bind(const BindContext& b, const Node& node) {
   return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.geglu(*c, a); };
 }
 
-NodeCall bind_grad(const BindContext& b, const Node& node) {
+NodeCall bind_geglu_grad(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& dh = v.value(node.inputs[0]);
   const GegluBackwardArgs a{v.tokens(node.inputs[0]),
@@ -30,10 +30,10 @@ NodeCall bind_grad(const BindContext& b, const Node& node) {
 }  // namespace
 
 void add_geglu_bindings(Bindings* bindings) {
-  bindings->push_back({&kGegluOp, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
-  bindings->push_back({&kGegluGradOp, no_workspace, bind_grad, no_device_limits, cost_of_bytes,
+  bindings->push_back({&kGegluOp, no_workspace, bind_geglu, no_device_limits, cost_of_bytes,
                        no_wire, suits_device, no_shortening});
+  bindings->push_back({&kGegluGradOp, no_workspace, bind_geglu_grad, no_device_limits,
+                       cost_of_bytes, no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_gelu(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& x = v.value(node.inputs[0]);
   const GeluArgs a{num_elements(x.shape), x.dtype, node.as<GeluAttr>().approximate_tanh,
@@ -14,7 +14,7 @@ NodeCall bind(const BindContext& b, const Node& node) {
   return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.gelu(*c, a); };
 }
 
-NodeCall bind_grad(const BindContext& b, const Node& node) {
+NodeCall bind_gelu_grad(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& x = v.value(node.inputs[1]);
   const GeluBackwardArgs a{num_elements(x.shape),
@@ -30,9 +30,9 @@ NodeCall bind_grad(const BindContext& b, const Node& node) {
 }  // namespace
 
 void add_gelu_bindings(Bindings* bindings) {
-  bindings->push_back({&kGeluOp, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
+  bindings->push_back({&kGeluOp, no_workspace, bind_gelu, no_device_limits, cost_of_bytes, no_wire,
                        suits_device, no_shortening});
-  bindings->push_back({&kGeluGradOp, no_workspace, bind_grad, no_device_limits, cost_of_bytes,
+  bindings->push_back({&kGeluGradOp, no_workspace, bind_gelu_grad, no_device_limits, cost_of_bytes,
                        no_wire, suits_device, no_shortening});
 }
 

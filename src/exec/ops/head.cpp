@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-size_t workspace(const PlanContext& p, const Node& node) {
+size_t head_loss_workspace(const PlanContext& p, const Node& node) {
   const HeadArgs args = head_args(p.view, node, p.mesh);
   return head_workspace(p.kernels, args, p.num_threads);
 }
@@ -20,9 +20,11 @@ NodeCall bind_with(const BindContext& b, const Node& node, const Accumulates& ad
   return [adds, head = Head(k, args, *b.context)](const StepScalars& s) { head.run(adds(s)); };
 }
 
-NodeCall bind(const BindContext& b, const Node& node) { return bind_with(b, node, {true, false}); }
+NodeCall bind_head(const BindContext& b, const Node& node) {
+  return bind_with(b, node, {true, false});
+}
 
-NodeCall bind_grad(const BindContext& b, const Node& node) {
+NodeCall bind_head_grad(const BindContext& b, const Node& node) {
   return bind_with(b, node, accumulates(b.view, node));
 }
 
@@ -37,7 +39,7 @@ NodeCall bind_logits(const BindContext& b, const Node& node) {
 }
 
 // The softmax reads the logits twice and writes their gradient.
-Cost cost(const View& v, const Node& node) {
+Cost head_cost(const View& v, const Node& node) {
   const Value& x = v.value(node.inputs[0]);
   double columns = 0;
   for (int p = 0; p < node.as<HeadAttr>().parts; ++p)
@@ -63,10 +65,10 @@ void suit_device(Node* node) { node->edit<HeadAttr>().chunk_rows = kDeviceHeadRo
 }  // namespace
 
 void add_head_bindings(Bindings* bindings) {
-  bindings->push_back(
-      {&kHeadLossOp, workspace, bind, no_device_limits, cost, wire, suit_device, no_shortening});
-  bindings->push_back({&kHeadLossGradOp, workspace, bind_grad, no_device_limits, cost, wire,
-                       suit_device, no_shortening});
+  bindings->push_back({&kHeadLossOp, head_loss_workspace, bind_head, no_device_limits, head_cost,
+                       wire, suit_device, no_shortening});
+  bindings->push_back({&kHeadLossGradOp, head_loss_workspace, bind_head_grad, no_device_limits,
+                       head_cost, wire, suit_device, no_shortening});
   bindings->push_back({&kHeadLogitsOp, logits_workspace, bind_logits, no_device_limits,
                        cost_of_products, no_wire, suits_device, no_shortening});
 }

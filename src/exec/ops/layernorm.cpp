@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-LayerNormArgs common_args(const View& v, const Node& node) {
+LayerNormArgs layernorm_common_args(const View& v, const Node& node) {
   const Value& x = v.value(node.inputs[0]);
   LayerNormArgs a{};
   a.R = v.tokens(node.inputs[0]);
@@ -19,10 +19,10 @@ LayerNormArgs common_args(const View& v, const Node& node) {
   return a;
 }
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_layernorm(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const auto& attr = node.as<LayerNormAttr>();
-  LayerNormArgs a = common_args(v, node);
+  LayerNormArgs a = layernorm_common_args(v, node);
   a.bias = attr.has_bias ? v.at(node.inputs[2]) : nullptr;
   a.residual = attr.has_residual ? v.at(node.inputs.back()) : nullptr;
   a.sum = v.at(node.outputs[0]);
@@ -32,9 +32,9 @@ NodeCall bind(const BindContext& b, const Node& node) {
   return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.layernorm(*c, a); };
 }
 
-NodeCall bind_apply(const BindContext& b, const Node& node) {
+NodeCall bind_layernorm_apply(const BindContext& b, const Node& node) {
   const View& v = b.view;
-  LayerNormArgs a = common_args(v, node);
+  LayerNormArgs a = layernorm_common_args(v, node);
   a.y = v.at(node.outputs[0]);
   a.mean = v.at<float>(node.inputs[2]);
   a.rstd = v.at<float>(node.inputs[3]);
@@ -43,7 +43,7 @@ NodeCall bind_apply(const BindContext& b, const Node& node) {
   return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.layernorm(*c, a); };
 }
 
-LayerNormBackwardArgs grad_args(const View& v, const Node& node) {
+LayerNormBackwardArgs layernorm_grad_args(const View& v, const Node& node) {
   const Value& s = v.value(node.inputs[1]);
   const auto& attr = node.as<LayerNormAttr>();
   LayerNormBackwardArgs a{};
@@ -64,32 +64,32 @@ LayerNormBackwardArgs grad_args(const View& v, const Node& node) {
   return a;
 }
 
-size_t grad_workspace(const PlanContext& p, const Node& node) {
-  return p.kernels.layernorm_backward_workspace(grad_args(p.view, node), p.num_threads);
+size_t layernorm_grad_workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.layernorm_backward_workspace(layernorm_grad_args(p.view, node), p.num_threads);
 }
 
-NodeCall bind_grad(const BindContext& b, const Node& node) {
-  return [a = grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
+NodeCall bind_layernorm_grad(const BindContext& b, const Node& node) {
+  return [a = layernorm_grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
           c = b.context](const StepScalars& s) mutable {
     a.accumulate = adds(s);
     k.layernorm_backward(*c, a);
   };
 }
 
-void check_device(const View& v, const Node& node) {
-  check_device_extent(common_args(v, node).C, kMostNormChannels, "the model's hidden size",
-                      "set launch.device to cpu, or use another model");
+void check_layernorm_device(const View& v, const Node& node) {
+  check_device_extent(layernorm_common_args(v, node).C, kMostNormChannels,
+                      "the model's hidden size", "set launch.device to cpu, or use another model");
 }
 
 }  // namespace
 
 void add_layernorm_bindings(Bindings* bindings) {
-  bindings->push_back({&kLayerNormOp, no_workspace, bind, check_device, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
-  bindings->push_back({&kLayerNormApplyOp, no_workspace, bind_apply, no_device_limits,
+  bindings->push_back({&kLayerNormOp, no_workspace, bind_layernorm, check_layernorm_device,
                        cost_of_bytes, no_wire, suits_device, no_shortening});
-  bindings->push_back({&kLayerNormGradOp, grad_workspace, bind_grad, no_device_limits,
+  bindings->push_back({&kLayerNormApplyOp, no_workspace, bind_layernorm_apply, no_device_limits,
                        cost_of_bytes, no_wire, suits_device, no_shortening});
+  bindings->push_back({&kLayerNormGradOp, layernorm_grad_workspace, bind_layernorm_grad,
+                       no_device_limits, cost_of_bytes, no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-size_t workspace(const PlanContext& p, const Node& node) {
+size_t linear_workspace(const PlanContext& p, const Node& node) {
   return products_workspace(p.kernels, make_products(p.view, node, nullptr), p.num_threads);
 }
 
@@ -25,7 +25,7 @@ BoundProducts bound(const BindContext& b, const Node& node) {
            c.workspace_bytes - static_cast<size_t>(made.partial_bytes), c.stream}};
 }
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_linear(const BindContext& b, const Node& node) {
   return [p = bound(b, node), &k = b.kernels](const StepScalars&) {
     for (const GemmArgs& a : p.calls) k.gemm(p.context, a);
   };
@@ -81,11 +81,11 @@ NodeCall bind_bias(const BindContext& b, const Node& node) {
 
 void add_linear_bindings(Bindings* bindings) {
   const auto add = [&](Op op, auto bind_op) {
-    bindings->push_back({op, workspace, bind_op, no_device_limits, cost_of_products, no_wire,
+    bindings->push_back({op, linear_workspace, bind_op, no_device_limits, cost_of_products, no_wire,
                          suits_device, no_shortening});
   };
-  add(&kLinearOp, bind);
-  add(&kLinearDxOp, bind);
+  add(&kLinearOp, bind_linear);
+  add(&kLinearDxOp, bind_linear);
   add(&kLinearDwOp, bind_dw);
   bindings->push_back({&kBiasGradOp, bias_workspace, bind_bias, no_device_limits, cost_of_bytes,
                        no_wire, suits_device, no_shortening});

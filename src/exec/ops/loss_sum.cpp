@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_loss_sum(const BindContext& b, const Node& node) {
   const float* losses = b.view.at<float>(node.inputs[0]);
   const int64_t n = num_elements(b.view.value(node.inputs[0]).shape);
   if (b.kernels.device) {
@@ -26,8 +26,8 @@ NodeCall bind(const BindContext& b, const Node& node) {
 }  // namespace
 
 void add_loss_sum_bindings(Bindings* bindings) {
-  bindings->push_back({&kLossSumOp, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
+  bindings->push_back({&kLossSumOp, no_workspace, bind_loss_sum, no_device_limits, cost_of_bytes,
+                       no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

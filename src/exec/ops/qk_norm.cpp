@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_qk_norm(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const QkNormAttr& attr = node.as<QkNormAttr>();
   const QkNormArgs a{.R = v.tokens(node.inputs[0]),
@@ -26,7 +26,7 @@ NodeCall bind(const BindContext& b, const Node& node) {
   return [a, &k = b.kernels, c = b.context](const StepScalars&) { k.qk_norm(*c, a); };
 }
 
-QkNormBackwardArgs grad_args(const View& v, const Node& node) {
+QkNormBackwardArgs qk_norm_grad_args(const View& v, const Node& node) {
   const QkNormAttr& attr = node.as<QkNormAttr>();
   ensure(attr.leaves <= kMaxHeadLeaves && attr.heads.heads % attr.leaves == 0 &&
              attr.heads.kv_heads % attr.leaves == 0,
@@ -57,19 +57,19 @@ QkNormBackwardArgs grad_args(const View& v, const Node& node) {
   return a;
 }
 
-size_t grad_workspace(const PlanContext& p, const Node& node) {
-  return p.kernels.qk_norm_backward_workspace(grad_args(p.view, node), p.num_threads);
+size_t qk_norm_grad_workspace(const PlanContext& p, const Node& node) {
+  return p.kernels.qk_norm_backward_workspace(qk_norm_grad_args(p.view, node), p.num_threads);
 }
 
-NodeCall bind_grad(const BindContext& b, const Node& node) {
-  return [a = grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
+NodeCall bind_qk_norm_grad(const BindContext& b, const Node& node) {
+  return [a = qk_norm_grad_args(b.view, node), adds = accumulates(b.view, node), &k = b.kernels,
           c = b.context](const StepScalars& s) mutable {
     a.accumulate = adds(s);
     k.qk_norm_backward(*c, a);
   };
 }
 
-void check_device(const View&, const Node& node) {
+void check_qk_norm_device(const View&, const Node& node) {
   check_device_extent(node.as<QkNormAttr>().heads.head_dim, kMostHeadDim, "the model's head size",
                       "set launch.device to cpu, or use another model");
 }
@@ -77,10 +77,10 @@ void check_device(const View&, const Node& node) {
 }  // namespace
 
 void add_qk_norm_bindings(Bindings* bindings) {
-  bindings->push_back({&kQkNormOp, no_workspace, bind, check_device, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
-  bindings->push_back({&kQkNormGradOp, grad_workspace, bind_grad, no_device_limits, cost_of_bytes,
+  bindings->push_back({&kQkNormOp, no_workspace, bind_qk_norm, check_qk_norm_device, cost_of_bytes,
                        no_wire, suits_device, no_shortening});
+  bindings->push_back({&kQkNormGradOp, qk_norm_grad_workspace, bind_qk_norm_grad, no_device_limits,
+                       cost_of_bytes, no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

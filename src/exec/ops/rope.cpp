@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_rope(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& qkv = v.value(node.inputs[0]);
   const HeadShape& heads = node.as<RopeAttr>().heads;
@@ -29,7 +29,7 @@ NodeCall bind(const BindContext& b, const Node& node) {
 
 void add_rope_bindings(Bindings* bindings) {
   for (const Op op : {&kRopeOp, &kRopeInverseOp}) {
-    bindings->push_back({op, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
+    bindings->push_back({op, no_workspace, bind_rope, no_device_limits, cost_of_bytes, no_wire,
                          suits_device, no_shortening});
   }
 }

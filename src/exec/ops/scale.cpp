@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-NodeCall bind(const BindContext& b, const Node& node) {
+NodeCall bind_scale(const BindContext& b, const Node& node) {
   const View& v = b.view;
   const Value& y = v.value(node.outputs[0]);
   const ScaleArgs a{num_elements(y.shape), y.dtype, node.as<ScaleAttr>().factor,
@@ -17,8 +17,8 @@ NodeCall bind(const BindContext& b, const Node& node) {
 }  // namespace
 
 void add_scale_bindings(Bindings* bindings) {
-  bindings->push_back({&kScaleOp, no_workspace, bind, no_device_limits, cost_of_bytes, no_wire,
-                       suits_device, no_shortening});
+  bindings->push_back({&kScaleOp, no_workspace, bind_scale, no_device_limits, cost_of_bytes,
+                       no_wire, suits_device, no_shortening});
 }
 
 }  // namespace weft

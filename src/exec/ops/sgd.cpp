@@ -6,8 +6,8 @@
 namespace weft {
 namespace {
 
-void update(const Kernels& k, const Context& c, const UpdateInputs& u, double grad_scale,
-            const OptimizerScalars& s) {
+void update_sgd(const Kernels& k, const Context& c, const UpdateInputs& u, double grad_scale,
+                const OptimizerScalars& s) {
   SgdScalars scalars = s.as<SgdScalars>();
   if (!u.item.decay) scalars.weight_decay = 0;
   k.sgd(c, {.n = u.item.n,
@@ -25,7 +25,7 @@ void update(const Kernels& k, const Context& c, const UpdateInputs& u, double gr
 }  // namespace
 
 void add_sgd_bindings(Bindings* bindings) {
-  bindings->push_back(update_binding(&kSgdOp, {update, &DeviceKernels::sgd_list}));
+  bindings->push_back(update_binding(&kSgdOp, {update_sgd, &DeviceKernels::sgd_list}));
 }
 
 }  // namespace weft

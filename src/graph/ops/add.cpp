@@ -10,18 +10,18 @@
 namespace weft {
 namespace {
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> add_shapes(const Graph& graph, const Node& node) {
   const Shape &a = graph[node.inputs[0]].shape, &b = graph[node.inputs[1]].shape;
   check_operands(a == b, node.op, fmt::format("adds {} and {}", to_string(a), to_string(b)));
   return {a};
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_add(const Node& node, const std::vector<Placement>& in) {
   return {place_along(node, in, {0, 1})};
 }
 
 // Columns of both addends must be the same ones of the logical values.
-void localize(Localizer* l, const Node& node) {
+void localize_add(Localizer* l, const Node& node) {
   const Ref a = node.inputs[0], b = node.inputs[1];
   check_operands(!l->placement(a).is_cut(2) || stacked_widths(*l, a) == stacked_widths(*l, b),
                  &kAddOp,
@@ -33,25 +33,25 @@ void localize(Localizer* l, const Node& node) {
 
 // One value flows into both addends, so nodes of either may read it last: whether one of them works
 // in its place is for the memory plan to decide, which knows its last reader.
-void gradient(Gradients* g, const Node& node) {
+void add_gradient(Gradients* g, const Node& node) {
   const Ref dy = g->of(node.outputs[0]);
   if (!dy) return;
   g->flow(node.inputs[0], dy, node);
   g->flow(node.inputs[1], dy, node);
 }
 
-std::vector<InPlace> in_place(const Node&) { return {{0, {0, 1}}}; }
+std::vector<InPlace> add_in_place(const Node&) { return {{0, {0, 1}}}; }
 
 }  // namespace
 
 const OpRule kAddOp = {
     .name = "add",
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
-    .gradient = gradient,
+    .shapes = add_shapes,
+    .place = place_add,
+    .localize = localize_add,
+    .gradient = add_gradient,
     .repeat = not_repeated,
-    .in_place = in_place,
+    .in_place = add_in_place,
     .flops = no_flops,
 };
 

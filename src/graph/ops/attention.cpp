@@ -12,13 +12,13 @@ namespace {
 
 using Inputs = std::vector<Placement>;
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> attention_shapes(const Graph& graph, const Node& node) {
   const Shape& q = graph[node.inputs[0]].shape;
   const HeadShape& h = node.as<AttentionAttr>().heads;
   return {{q[0], q[1], h.heads * h.head_dim}, {q[0], h.heads, q[1]}};
 }
 
-std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> attention_grad_shapes(const Graph& graph, const Node& node) {
   const AttentionAttr& attr = node.as<AttentionAttr>();
   std::vector<Shape> all;
   for (size_t i = 0; i < num_values(attr.layout); ++i) all.push_back(graph[node.inputs[i]].shape);
@@ -41,12 +41,12 @@ Placement place_values(const Node& node, const Inputs& in, bool is_gradient) {
   return p;
 }
 
-Inputs place(const Node& node, const Inputs& in) {
+Inputs place_attention(const Node& node, const Inputs& in) {
   const Placement p = place_values(node, in, false);
   return {p, p.is_cut(2) ? cut(1) : p};
 }
 
-Inputs place_grad(const Node& node, const Inputs& in) {
+Inputs place_attention_grad(const Node& node, const Inputs& in) {
   const AttentionAttr& attr = node.as<AttentionAttr>();
   const Placement p = place_values(node, in, true);
   Inputs out(num_values(attr.layout), p);
@@ -54,14 +54,14 @@ Inputs place_grad(const Node& node, const Inputs& in) {
   return out;
 }
 
-void localize(Localizer* l, const Node& node) {
+void localize_attention(Localizer* l, const Node& node) {
   AttentionAttr attr = node.as<AttentionAttr>();
   attr.heads = heads_of_rank(l, node.op, attr.layout, attr.heads, attention_inputs(node).values);
   if (l->placement(node.inputs[0]).is_cut(2)) attr.first_head = l->mesh().rank * attr.heads.heads;
   l->push_plain(node, attr);
 }
 
-void gradient(Gradients* g, const Node& node) {
+void attention_gradient(Gradients* g, const Node& node) {
   const AttentionInputs in = attention_inputs(node);
   const Ref dy = g->of(node.outputs[0]);
   bool needed = in.table && g->needs(in.table);
@@ -84,7 +84,7 @@ void gradient(Gradients* g, const Node& node) {
 }
 
 // Causal: half of T x S is computed.
-double flops_of(const Graph& graph, const Node& node, double products) {
+double attention_flops_of(const Graph& graph, const Node& node, double products) {
   const AttentionAttr& attr = node.as<AttentionAttr>();
   const Shape& q = graph[node.inputs[0]].shape;
   const int64_t S = graph[node.inputs[num_values(attr.layout) - 1]].shape[1];
@@ -92,8 +92,12 @@ double flops_of(const Graph& graph, const Node& node, double products) {
       products * static_cast<double>(q[0] * q[1] * S * attr.heads.heads * attr.heads.head_dim);
   return attr.causal ? all : 2 * all;
 }
-double flops(const Graph& graph, const Node& node) { return flops_of(graph, node, 2); }
-double grad_flops(const Graph& graph, const Node& node) { return flops_of(graph, node, 5); }
+double attention_flops(const Graph& graph, const Node& node) {
+  return attention_flops_of(graph, node, 2);
+}
+double attention_grad_flops(const Graph& graph, const Node& node) {
+  return attention_flops_of(graph, node, 5);
+}
 
 void check_stacked(const Localizer& l, Op op, QkvLayout layout, const HeadShape& h,
                    const std::vector<Ref>& values) {
@@ -149,25 +153,25 @@ AttentionInputs attention_inputs(const Node& node) {
 const OpRule kAttentionOp = {
     .name = "attention",
     .traits = {.reads_one_piece = true},  // a relative table, cut by heads
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
-    .gradient = gradient,
+    .shapes = attention_shapes,
+    .place = place_attention,
+    .localize = localize_attention,
+    .gradient = attention_gradient,
     .repeat = not_repeated,
     .in_place = not_in_place,
-    .flops = flops,
+    .flops = attention_flops,
 };
 
 const OpRule kAttentionGradOp = {
     .name = "attention_grad",
     .traits = {.writes_gradients = true, .reads_one_piece = true},  // of a relative table
-    .shapes = grad_shapes,
-    .place = place_grad,
-    .localize = localize,
+    .shapes = attention_grad_shapes,
+    .place = place_attention_grad,
+    .localize = localize_attention,
     .gradient = not_differentiable,
     .repeat = not_repeated,
     .in_place = not_in_place,
-    .flops = grad_flops,
+    .flops = attention_grad_flops,
 };
 
 }  // namespace weft

@@ -8,20 +8,20 @@
 namespace weft {
 namespace {
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> cached_attention_shapes(const Graph& graph, const Node& node) {
   const Shape& value = graph[node.inputs[0]].shape;
   const HeadShape& h = node.as<CachedAttentionAttr>().heads;
   return {{value[0], value[1], h.heads * h.head_dim}};
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_cached_attention(const Node& node, const std::vector<Placement>& in) {
   const Placement p = place_along(node, in, {0});
   const bool has_table = node.as<CachedAttentionAttr>().bias == ScoreBias::kRelative;
   if (has_table && in.back() != table_placement(p)) refuse_placement(node, in);
   return {p};
 }
 
-void localize(Localizer* l, const Node& node) {
+void localize_cached_attention(Localizer* l, const Node& node) {
   CachedAttentionAttr attr = node.as<CachedAttentionAttr>();
   const Ref value = node.inputs[0];
   attr.heads = heads_of_rank(l, node.op, attr.layout, attr.heads, {value});
@@ -30,7 +30,9 @@ void localize(Localizer* l, const Node& node) {
   l->push_plain(node, attr);
 }
 
-void check(bool ok, const std::string& what) { check_operands(ok, &kCachedAttentionOp, what); }
+void check_cached_attention(bool ok, const std::string& what) {
+  check_operands(ok, &kCachedAttentionOp, what);
+}
 
 Ref attended(Builder& g, const Shape& s, const HeadShape& h) {
   return g.activation("attended", {s[0], s[1], h.heads * h.head_dim}, g.compute());
@@ -41,9 +43,9 @@ Ref attended(Builder& g, const Shape& s, const HeadShape& h) {
 const OpRule kCachedAttentionOp = {
     .name = "cached_attention",
     .traits = {.reads_one_piece = true},  // a relative table, cut by heads
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
+    .shapes = cached_attention_shapes,
+    .place = place_cached_attention,
+    .localize = localize_cached_attention,
     .gradient = not_differentiable,
     .repeat = not_repeated,
     .in_place = not_in_place,
@@ -52,8 +54,9 @@ const OpRule kCachedAttentionOp = {
 
 Ref ops::cached_attention(Builder& g, const CachedAttentionCall& call) {
   const HeadShape& h = call.heads;
-  check(call.layout == QkvLayout::kPacked || call.layout == QkvLayout::kInterleaved,
-        "q, k and v are in one value");
+  check_cached_attention(
+      call.layout == QkvLayout::kPacked || call.layout == QkvLayout::kInterleaved,
+      "q, k and v are in one value");
   AttentionCall scores;
   scores.heads = h;
   scores.window = call.window;
@@ -62,8 +65,8 @@ Ref ops::cached_attention(Builder& g, const CachedAttentionCall& call) {
   scores.table = call.table;
   scores.max_distance = call.max_distance;
   check_scores(g, &kCachedAttentionOp, scores);
-  check(call.starts && g.shape(call.starts) == Shape{g.shape(call.value)[0]},
-        "wanted the position at which each row continues");
+  check_cached_attention(call.starts && g.shape(call.starts) == Shape{g.shape(call.value)[0]},
+                         "wanted the position at which each row continues");
   fill_cache(g, call.layout, call.value, h, call.lengths, call.k_cache, call.v_cache, call.starts);
   std::vector<Ref> inputs = {call.value, call.lengths, call.k_cache, call.v_cache, call.starts};
   if (call.table) inputs.push_back(call.table);
@@ -82,15 +85,18 @@ Ref ops::cached_attention(Builder& g, const CachedAttentionCall& call) {
 Ref ops::cached_attention(Builder& g, const CachedSourceCall& call) {
   const HeadShape& h = call.heads;
   const Shape q = g.shape(call.q);
-  check(q.size() == 3 && q[2] == h.heads * h.head_dim,
-        fmt::format("wanted (B, T, {}), got {}", h.heads * h.head_dim, to_string(q)));
+  check_cached_attention(
+      q.size() == 3 && q[2] == h.heads * h.head_dim,
+      fmt::format("wanted (B, T, {}), got {}", h.heads * h.head_dim, to_string(q)));
   for (Ref cache : {call.k_cache, call.v_cache}) {
     const Shape& c = g.shape(cache);
-    check(c.size() == 4 && c[0] == q[0] && c[2] == h.kv_heads && c[3] == h.head_dim,
-          fmt::format("the cache {} does not fit q {}", to_string(c), to_string(q)));
+    check_cached_attention(
+        c.size() == 4 && c[0] == q[0] && c[2] == h.kv_heads && c[3] == h.head_dim,
+        fmt::format("the cache {} does not fit q {}", to_string(c), to_string(q)));
   }
   for (Ref lengths : {call.lengths, call.source_lengths})
-    check(g.shape(lengths) == Shape{q[0]}, "wanted one length of each side per row");
+    check_cached_attention(g.shape(lengths) == Shape{q[0]},
+                           "wanted one length of each side per row");
   AttentionCall scores;
   scores.heads = h;
   scores.scale = call.scale;

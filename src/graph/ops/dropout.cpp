@@ -12,15 +12,15 @@ namespace {
 
 constexpr int64_t kMostSites = 1 << 16;  // kernel/dropout.h has 16 bits for them
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> dropout_shapes(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape};
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_dropout(const Node& node, const std::vector<Placement>& in) {
   return {place_along(node, in, {0})};
 }
 
-void localize(Localizer* l, const Node& node) {
+void localize_dropout(Localizer* l, const Node& node) {
   DropoutAttr attr = node.as<DropoutAttr>();
   const Ref x = node.inputs[0];
   if (l->placement(x).is_cut(2)) {
@@ -34,7 +34,7 @@ void localize(Localizer* l, const Node& node) {
   l->push_plain(node, attr);
 }
 
-void gradient(Gradients* g, const Node& node) {
+void dropout_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], dy = g->of(node.outputs[0]);
   if (!dy || !g->needs(x)) return;
   const Ref dx = g->like(x);
@@ -42,20 +42,20 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(x, dx, node);
 }
 
-std::vector<InPlace> in_place(const Node&) { return {{0, {0}}}; }
+std::vector<InPlace> dropout_in_place(const Node&) { return {{0, {0}}}; }
 
 }  // namespace
 
 const OpRule kDropoutOp = {
     .name = "dropout",
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
-    .gradient = gradient,
+    .shapes = dropout_shapes,
+    .place = place_dropout,
+    .localize = localize_dropout,
+    .gradient = dropout_gradient,
     // x would be kept instead, and is as large. (After GELU x itself would be computed again: there
     // one value more is kept.)
     .repeat = not_repeated,
-    .in_place = in_place,
+    .in_place = dropout_in_place,
     .flops = no_flops,
 };
 

@@ -9,18 +9,18 @@ namespace weft {
 namespace {
 
 // ids, table pieces -> rows
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> embedding_shapes(const Graph& graph, const Node& node) {
   const Shape& ids = graph[node.inputs[0]].shape;
   return {{ids[0], ids[1], graph[node.inputs[1]].shape[1]}};
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_embedding(const Node& node, const std::vector<Placement>& in) {
   if (in[1].is_whole() && (in[0].is_whole() || in[0].is_cut(0))) return {in[0]};
   if (in[0].is_whole() && in[1].is_cut(0)) return {partial()};
   refuse_placement(node, in);
 }
 
-void localize(Localizer* l, const Node& node) {
+void localize_embedding(Localizer* l, const Node& node) {
   Node made = Localizer::copy(node);
   made.inputs = {l->one(node.inputs[0])};
   l->add_pieces(node, 1, 1, &made);
@@ -30,7 +30,7 @@ void localize(Localizer* l, const Node& node) {
   l->push(std::move(made));
 }
 
-void gradient(Gradients* g, const Node& node) {
+void embedding_gradient(Gradients* g, const Node& node) {
   const Ref table = node.inputs[1], dy = g->of(node.outputs[0]);
   if (!dy || !g->needs(table)) return;
   const auto [dtable, first] = g->of_parameter(table);
@@ -39,11 +39,11 @@ void gradient(Gradients* g, const Node& node) {
 }
 
 // dy, ids -> the gradients of the table's pieces
-std::vector<Shape> grad_shapes(const Graph&, const Node& node) {
+std::vector<Shape> embedding_grad_shapes(const Graph&, const Node& node) {
   return std::vector<Shape>(node.outputs.size());
 }
 
-std::vector<Placement> place_grad(const Node&, const std::vector<Placement>& in) {
+std::vector<Placement> place_embedding_grad(const Node&, const std::vector<Placement>& in) {
   return {summed_over_rows(in[0], whole())};
 }
 
@@ -51,10 +51,10 @@ std::vector<Placement> place_grad(const Node&, const std::vector<Placement>& in)
 
 const OpRule kEmbeddingOp = {
     .name = "embedding",
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
-    .gradient = gradient,
+    .shapes = embedding_shapes,
+    .place = place_embedding,
+    .localize = localize_embedding,
+    .gradient = embedding_gradient,
     .repeat = not_repeated,
     .in_place = not_in_place,
     .flops = no_flops,
@@ -63,8 +63,8 @@ const OpRule kEmbeddingOp = {
 const OpRule kEmbeddingGradOp = {
     .name = "embedding_grad",
     .traits = {.writes_gradients = true, .gradient_lies_as_table = true},
-    .shapes = grad_shapes,
-    .place = place_grad,
+    .shapes = embedding_grad_shapes,
+    .place = place_embedding_grad,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,

@@ -7,19 +7,19 @@
 namespace weft {
 namespace {
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> gelu_shapes(const Graph& graph, const Node& node) {
   return std::vector<Shape>(node.outputs.size(), graph[node.inputs[0]].shape);
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_gelu(const Node& node, const std::vector<Placement>& in) {
   return {place_along(node, in, {0})};
 }
 
-std::vector<Placement> place_grad(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_gelu_grad(const Node& node, const std::vector<Placement>& in) {
   return std::vector<Placement>(node.outputs.size(), place_along(node, in, {0, 1}));
 }
 
-void gradient(Gradients* g, const Node& node) {
+void gelu_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], dy = g->of(node.outputs[0]);
   if (!dy || !g->needs(x)) return;
   const Ref dx = g->like(x);
@@ -27,22 +27,22 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(x, dx, node);
 }
 
-bool repeat(const Node& forward, Ref, Ref again, Node* made) {
+bool repeat_gelu(const Node& forward, Ref, Ref again, Node* made) {
   *made = {forward.op, forward.inputs, {again}, forward.attr, forward.layer};
   return true;
 }
 
-std::vector<InPlace> grad_in_place(const Node&) { return {{0, {1, 0}}, {1, {0, 1}}}; }
+std::vector<InPlace> gelu_grad_in_place(const Node&) { return {{0, {1, 0}}, {1, {0, 1}}}; }
 
 }  // namespace
 
 const OpRule kGeluOp = {
     .name = "gelu",
-    .shapes = shapes,
-    .place = place,
+    .shapes = gelu_shapes,
+    .place = place_gelu,
     .localize = localize_plain,
-    .gradient = gradient,
-    .repeat = repeat,
+    .gradient = gelu_gradient,
+    .repeat = repeat_gelu,
     .repeated_by = &kGeluGradOp,
     .in_place = not_in_place,
     .flops = no_flops,
@@ -50,12 +50,12 @@ const OpRule kGeluOp = {
 
 const OpRule kGeluGradOp = {
     .name = "gelu_grad",
-    .shapes = shapes,
-    .place = place_grad,
+    .shapes = gelu_shapes,
+    .place = place_gelu_grad,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,
-    .in_place = grad_in_place,
+    .in_place = gelu_grad_in_place,
     .flops = no_flops,
 };
 

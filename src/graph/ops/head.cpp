@@ -16,9 +16,11 @@ Shape tokens_of(const Graph& graph, const Node& node) {
   return {x[0], x[1]};
 }
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) { return {tokens_of(graph, node)}; }
+std::vector<Shape> head_shapes(const Graph& graph, const Node& node) {
+  return {tokens_of(graph, node)};
+}
 
-std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> head_grad_shapes(const Graph& graph, const Node& node) {
   std::vector<Shape> made(node.outputs.size());  // of the weight's pieces: as they are
   made[0] = tokens_of(graph, node);
   made[1] = graph[node.inputs[0]].shape;
@@ -41,7 +43,7 @@ Inputs place_three(const Node& node, const Inputs& in) {
   refuse_placement(node, in);
 }
 
-Inputs place(const Node& node, const Inputs& in) {
+Inputs place_head(const Node& node, const Inputs& in) {
   Inputs out = place_three(node, in);
   out.resize(node.outputs.size());
   return out;
@@ -72,7 +74,7 @@ Node with_losses(Localizer* l, const Node& node) {
   return made;
 }
 
-void localize(Localizer* l, const Node& node) { l->push(with_losses(l, node)); }
+void localize_head(Localizer* l, const Node& node) { l->push(with_losses(l, node)); }
 
 // A rank has the logits of its ids; who reads them joins the ranks'.
 void localize_logits(Localizer* l, const Node& node) {
@@ -82,7 +84,7 @@ void localize_logits(Localizer* l, const Node& node) {
   l->push(std::move(made));
 }
 
-void localize_grad(Localizer* l, const Node& node) {
+void localize_head_grad(Localizer* l, const Node& node) {
   Node made = with_losses(l, node);
   const Ref dx = node.outputs[1], dweight = node.outputs[2];
   made.outputs.push_back(dx ? l->addend(dx, l->addend_dtype(dx)) : Ref{});
@@ -92,7 +94,7 @@ void localize_grad(Localizer* l, const Node& node) {
 }
 
 // Replaces the forward node.
-void gradient(Gradients* g, const Node& node) {
+void head_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], weight = node.inputs[1];
   const Ref dx = g->needs(x) ? g->like(x) : Ref{};
   const auto [dweight, first] = g->of_parameter_if_needed(weight);
@@ -101,15 +103,15 @@ void gradient(Gradients* g, const Node& node) {
   if (dx) g->flow(x, dx, node);
 }
 
-double flops_of(const Graph& graph, const Node& node, double products) {
+double head_flops_of(const Graph& graph, const Node& node, double products) {
   double weights = 0;
   for (int p = 0; p < node.as<HeadAttr>().parts; ++p)
     weights += elements_of(graph, node.inputs[1 + static_cast<size_t>(p)]);
   return 2 * products * rows_of(graph, node.inputs[0]) * weights;
 }
-double flops(const Graph& graph, const Node& node) { return flops_of(graph, node, 1); }
-double grad_flops(const Graph& graph, const Node& node) {
-  return flops_of(graph, node, 1 + (node.outputs[1] ? 1 : 0) + (node.outputs[2] ? 1 : 0));
+double head_flops(const Graph& graph, const Node& node) { return head_flops_of(graph, node, 1); }
+double head_grad_flops(const Graph& graph, const Node& node) {
+  return head_flops_of(graph, node, 1 + (node.outputs[1] ? 1 : 0) + (node.outputs[2] ? 1 : 0));
 }
 
 void check_weight(const Builder& g, Op op, Ref x, Ref weight) {
@@ -124,25 +126,25 @@ void check_weight(const Builder& g, Op op, Ref x, Ref weight) {
 const OpRule kHeadLossOp = {
     .name = "head_loss",
     .traits = {.is_loss = true},
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
-    .gradient = gradient,
+    .shapes = head_shapes,
+    .place = place_head,
+    .localize = localize_head,
+    .gradient = head_gradient,
     .repeat = not_repeated,
     .in_place = not_in_place,
-    .flops = flops,
+    .flops = head_flops,
 };
 
 const OpRule kHeadLossGradOp = {
     .name = "head_loss_grad",
     .traits = {.is_loss = true, .begins_backward = true, .writes_gradients = true},
-    .shapes = grad_shapes,
-    .place = place,
-    .localize = localize_grad,
+    .shapes = head_grad_shapes,
+    .place = place_head,
+    .localize = localize_head_grad,
     .gradient = not_differentiable,
     .repeat = not_repeated,
     .in_place = not_in_place,
-    .flops = grad_flops,
+    .flops = head_grad_flops,
 };
 
 const OpRule kHeadLogitsOp = {
@@ -153,7 +155,7 @@ const OpRule kHeadLogitsOp = {
     .gradient = not_differentiable,
     .repeat = not_repeated,
     .in_place = not_in_place,
-    .flops = flops,
+    .flops = head_flops,
 };
 
 Ref ops::head_loss(Builder& g, Ref x, Ref weight, Ref targets, int64_t chunk_rows) {

@@ -12,30 +12,32 @@ using Inputs = std::vector<Placement>;
 
 size_t residual_input(const LayerNormAttr& attr) { return attr.has_bias ? 3 : 2; }
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> layernorm_shapes(const Graph& graph, const Node& node) {
   const Shape& x = graph[node.inputs[0]].shape;
   return {x, x, {x[0], x[1]}, {x[0], x[1]}};
 }
 
-std::vector<Shape> apply_shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> layernorm_apply_shapes(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape};
 }
 
-std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> layernorm_grad_shapes(const Graph& graph, const Node& node) {
   std::vector<Shape> made(node.outputs.size());  // empty: that of the parameter
   made[0] = graph[node.inputs[0]].shape;
   return made;
 }
 
-Inputs place(const Node& node, const Inputs& in) {
+Inputs place_layernorm(const Node& node, const Inputs& in) {
   const auto& attr = node.as<LayerNormAttr>();
   return Inputs(4, attr.has_residual ? place_rows(node, in, {0, residual_input(attr)})
                                      : place_rows(node, in, {0}));
 }
 
-Inputs place_apply(const Node& node, const Inputs& in) { return {place_rows(node, in, {0, 2, 3})}; }
+Inputs place_layernorm_apply(const Node& node, const Inputs& in) {
+  return {place_rows(node, in, {0, 2, 3})};
+}
 
-Inputs place_grad(const Node& node, const Inputs& in) {
+Inputs place_layernorm_grad(const Node& node, const Inputs& in) {
   const Placement p = node.as<LayerNormAttr>().has_dsum ? place_rows(node, in, {0, 1, 3, 4, 5})
                                                         : place_rows(node, in, {0, 1, 3, 4});
   Inputs made(node.outputs.size(), summed_over_rows(p, whole()));
@@ -44,7 +46,7 @@ Inputs place_grad(const Node& node, const Inputs& in) {
 }
 
 // The gradient node; its output is the gradient of the sum.
-Ref add_gradient(Gradients* g, const Node& node, Ref sum, Ref dy) {
+Ref norm_gradient(Gradients* g, const Node& node, Ref sum, Ref dy) {
   LayerNormAttr attr = node.as<LayerNormAttr>();
   const Ref dsum = g->of(sum);
   const auto dweight = g->of_parameter_if_needed(node.inputs[1]);
@@ -67,11 +69,11 @@ Ref add_gradient(Gradients* g, const Node& node, Ref sum, Ref dy) {
   return ds;
 }
 
-void gradient(Gradients* g, const Node& node) {
+void layernorm_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], dy = g->of(node.outputs[1]);
   const Ref sum = node.outputs[0] ? node.outputs[0] : x;
   if (!g->needs(node.outputs[1])) return;
-  const Ref ds = dy ? add_gradient(g, node, sum, dy) : g->of(sum);
+  const Ref ds = dy ? norm_gradient(g, node, sum, dy) : g->of(sum);
   if (!ds) return;
   // Without a residual the sum is x itself: the gradient of x so far is included here.
   if (!node.outputs[0]) {
@@ -82,7 +84,7 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(node.inputs[residual_input(node.as<LayerNormAttr>())], ds, node);
 }
 
-bool repeat(const Node& forward, Ref value, Ref again, Node* made) {
+bool repeat_layernorm(const Node& forward, Ref value, Ref again, Node* made) {
   if (forward.outputs[1] != value) return false;
   const Ref sum = forward.outputs[0] ? forward.outputs[0] : forward.inputs[0];
   std::vector<Ref> inputs = {sum, forward.inputs[1], forward.outputs[2], forward.outputs[3]};
@@ -91,25 +93,25 @@ bool repeat(const Node& forward, Ref value, Ref again, Node* made) {
   return true;
 }
 
-std::vector<InPlace> grad_in_place(const Node&) { return {{0, {0, 5}}}; }
+std::vector<InPlace> layernorm_grad_in_place(const Node&) { return {{0, {0, 5}}}; }
 
 }  // namespace
 
 const OpRule kLayerNormOp = {
     .name = "layernorm",
-    .shapes = shapes,
-    .place = place,
+    .shapes = layernorm_shapes,
+    .place = place_layernorm,
     .localize = localize_plain,
-    .gradient = gradient,
-    .repeat = repeat,
+    .gradient = layernorm_gradient,
+    .repeat = repeat_layernorm,
     .in_place = not_in_place,
     .flops = no_flops,
 };
 
 const OpRule kLayerNormApplyOp = {
     .name = "layernorm_apply",
-    .shapes = apply_shapes,
-    .place = place_apply,
+    .shapes = layernorm_apply_shapes,
+    .place = place_layernorm_apply,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,
@@ -120,12 +122,12 @@ const OpRule kLayerNormApplyOp = {
 const OpRule kLayerNormGradOp = {
     .name = "layernorm_grad",
     .traits = {.writes_gradients = true},
-    .shapes = grad_shapes,
-    .place = place_grad,
+    .shapes = layernorm_grad_shapes,
+    .place = place_layernorm_grad,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,
-    .in_place = grad_in_place,
+    .in_place = layernorm_grad_in_place,
     .flops = no_flops,
 };
 

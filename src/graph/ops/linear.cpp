@@ -24,7 +24,7 @@ int64_t sum_of_dim(const Graph& graph, const Node& node, size_t dim) {
 }
 
 // Pieces along the second dim are addends of y, and columns of dx.
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> linear_shapes(const Graph& graph, const Node& node) {
   Shape shape = graph[node.inputs[0]].shape;
   const LinearAttr& attr = node.as<LinearAttr>();
   const size_t out = out_dim(attr);
@@ -51,7 +51,7 @@ Placement cut_out(const Node& node) {
 }
 Placement cut_in(const Node& node) { return cut(static_cast<int>(in_dim(node.as<LinearAttr>()))); }
 
-Inputs place(const Node& node, const Inputs& in) {
+Inputs place_linear(const Node& node, const Inputs& in) {
   const size_t parts = static_cast<size_t>(node.as<LinearAttr>().parts);
   const size_t biases = in.size() - 1 - parts;
   if (rest_whole(in, 1) && (in[0].is_whole() || in[0].is_cut(0))) return {in[0]};
@@ -101,7 +101,7 @@ void add_parameter_runs(Gradients* g, const Node& node, Op op, size_t begin, Ref
     if (!g->needs(parameter)) {
       open = nullptr;
     } else {
-      const auto [gradient, first] = g->of_parameter(parameter);
+      const auto [linear_gradient, first] = g->of_parameter(parameter);
       if (open == nullptr || open->run.first_writer != first) {
         std::vector<Ref> inputs = {dy};
         if (x) inputs.push_back(x);
@@ -109,7 +109,7 @@ void add_parameter_runs(Gradients* g, const Node& node, Op op, size_t begin, Ref
                        LinearAttr{.parts = 0, .column = column, .order = attr.order});
         open->run.first_writer = first;
       }
-      open->outputs.push_back(gradient);
+      open->outputs.push_back(linear_gradient);
       ++open->edit<LinearAttr>().parts;
     }
     const Shape& shape = g->graph()[parameter].shape;
@@ -117,7 +117,7 @@ void add_parameter_runs(Gradients* g, const Node& node, Op op, size_t begin, Ref
   }
 }
 
-void gradient(Gradients* g, const Node& node) {
+void linear_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], dy = g->of(node.outputs[0]);
   if (!dy) return;
   const LinearAttr& attr = node.as<LinearAttr>();
@@ -133,7 +133,7 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(x, dx, node);
 }
 
-double flops(const Graph& graph, const Node& node) {
+double linear_flops(const Graph& graph, const Node& node) {
   double weights = 0;
   for (size_t p = 0; p < num_weights(node.as<LinearAttr>()); ++p)
     weights += elements_of(graph, node.inputs[1 + p]);
@@ -150,13 +150,13 @@ double dw_flops(const Graph& graph, const Node& node) {
 
 const OpRule kLinearOp = {
     .name = "linear",
-    .shapes = shapes,
-    .place = place,
+    .shapes = linear_shapes,
+    .place = place_linear,
     .localize = localize_linear,
-    .gradient = gradient,
+    .gradient = linear_gradient,
     .repeat = not_repeated,
     .in_place = not_in_place,
-    .flops = flops,
+    .flops = linear_flops,
 };
 
 const OpRule kLinearDxOp = {
@@ -167,7 +167,7 @@ const OpRule kLinearDxOp = {
     .gradient = not_differentiable,
     .repeat = not_repeated,
     .in_place = not_in_place,
-    .flops = flops,
+    .flops = linear_flops,
 };
 
 const OpRule kLinearDwOp = {

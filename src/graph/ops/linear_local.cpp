@@ -20,7 +20,7 @@ bool is_row_cut(const Localizer& l, Ref parameter, const LinearAttr& attr) {
 }
 
 // Of y, those that a weight or a bias gives.
-int64_t columns_of(const Value& v, const LinearAttr& attr) {
+int64_t product_columns(const Value& v, const LinearAttr& attr) {
   return v.shape[v.shape.size() == 1 ? 0 : out_dim(attr)];
 }
 
@@ -32,7 +32,8 @@ void note_columns(Localizer* l, const Node& node) {
   for (size_t p = 0; p < parts; ++p) {
     l->set_column(node.inputs[1 + p], column);
     if (attr.has_bias) l->set_column(node.inputs[1 + parts + p], column);
-    for (Ref piece : l->pieces(node.inputs[1 + p])) column += columns_of(l->local()[piece], attr);
+    for (Ref piece : l->pieces(node.inputs[1 + p]))
+      column += product_columns(l->local()[piece], attr);
   }
 }
 
@@ -81,7 +82,7 @@ void localize_spread_grad(Localizer* l, const Node& node) {
         made.back().run.first_writer = node.run.first_writer && stores;
       }
       made.back().outputs.push_back(l->gradient_of(leaves[i]));
-      end = column += columns_of(l->local()[leaves[i]], node.as<LinearAttr>());
+      end = column += product_columns(l->local()[leaves[i]], node.as<LinearAttr>());
     }
   }
   for (Node& n : made) {
@@ -105,7 +106,8 @@ std::vector<int64_t> stacked_widths(const Localizer& l, Ref x) {
       const LinearAttr& attr = node->as<LinearAttr>();
       std::vector<int64_t> widths;
       for (int p = 0; p < attr.parts; ++p) {
-        widths.push_back(columns_of(l.logical()[node->inputs[static_cast<size_t>(1 + p)]], attr));
+        widths.push_back(
+            product_columns(l.logical()[node->inputs[static_cast<size_t>(1 + p)]], attr));
       }
       return widths;
     }

@@ -7,9 +7,9 @@
 namespace weft {
 namespace {
 
-std::vector<Shape> shapes(const Graph&, const Node&) { return {{ExactSum::kLimbs}}; }
+std::vector<Shape> loss_sum_shapes(const Graph&, const Node&) { return {{ExactSum::kLimbs}}; }
 
-std::vector<Placement> place(const Node&, const std::vector<Placement>& in) {
+std::vector<Placement> place_loss_sum(const Node&, const std::vector<Placement>& in) {
   return {in[0].is_cut(0) ? partial() : in[0]};
 }
 
@@ -17,8 +17,8 @@ std::vector<Placement> place(const Node&, const std::vector<Placement>& in) {
 
 const OpRule kLossSumOp = {
     .name = "loss_sum",
-    .shapes = shapes,
-    .place = place,
+    .shapes = loss_sum_shapes,
+    .place = place_loss_sum,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,

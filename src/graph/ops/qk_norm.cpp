@@ -9,13 +9,13 @@ namespace {
 
 using Inputs = std::vector<Placement>;
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> qk_norm_shapes(const Graph& graph, const Node& node) {
   const Shape& x = graph[node.inputs[0]].shape;
   const HeadShape& h = node.as<QkNormAttr>().heads;
   return {x, {x[0], x[1], h.heads + h.kv_heads}};
 }
 
-std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> qk_norm_grad_shapes(const Graph& graph, const Node& node) {
   std::vector<Shape> made(1 + 2 * static_cast<size_t>(node.as<QkNormAttr>().leaves));
   made[0] = graph[node.inputs[0]].shape;
   return made;
@@ -28,13 +28,13 @@ void check_weights(const Node& node, const Inputs& in, size_t begin, const Place
   if (!all_are(in, begin, 2, weight_placement(p))) refuse_placement(node, in);
 }
 
-Inputs place(const Node& node, const Inputs& in) {
+Inputs place_qk_norm(const Node& node, const Inputs& in) {
   const Placement p = place_along(node, in, {0});
   check_weights(node, in, 1, p);
   return {p, p};
 }
 
-Inputs place_grad(const Node& node, const Inputs& in) {
+Inputs place_qk_norm_grad(const Node& node, const Inputs& in) {
   const Placement p = place_along(node, in, {0, 1, 4});
   check_weights(node, in, 2, p);
   Inputs out(node.outputs.size(), summed_over_rows(p, weight_placement(p)));
@@ -54,16 +54,16 @@ Node on_rank(Localizer* l, const Node& node) {
   return made;
 }
 
-void localize(Localizer* l, const Node& node) {
+void localize_qk_norm(Localizer* l, const Node& node) {
   Node made = on_rank(l, node);
-  const std::vector<Shape> all = shapes(l->local(), made);
+  const std::vector<Shape> all = qk_norm_shapes(l->local(), made);
   for (size_t k = 0; k < all.size(); ++k)
     made.outputs.push_back(l->activation(node.outputs[k], all[k]));
   l->push(std::move(made));
 }
 
 // Exact mode: an addend per leaf of this rank.
-void localize_grad(Localizer* l, const Node& node) {
+void localize_qk_norm_grad(Localizer* l, const Node& node) {
   Node made = on_rank(l, node);
   const bool is_cut = l->placement(node.inputs[0]).is_cut(2);
   const int leaves = is_cut && l->mesh().is_exact ? l->mesh().pieces_per_rank() : 1;
@@ -83,7 +83,7 @@ void localize_grad(Localizer* l, const Node& node) {
   l->push(std::move(made));
 }
 
-void gradient(Gradients* g, const Node& node) {
+void qk_norm_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], q_weight = node.inputs[1], k_weight = node.inputs[2];
   const Ref dy = g->of(node.outputs[0]);
   if (!dy || (!g->needs(x) && !g->needs(q_weight) && !g->needs(k_weight))) return;
@@ -99,31 +99,31 @@ void gradient(Gradients* g, const Node& node) {
 }
 
 // Where no gradient reads qkv later, as in generation.
-std::vector<InPlace> in_place(const Node&) { return {{0, {0}}}; }
-std::vector<InPlace> grad_in_place(const Node&) { return {{0, {0, 1}}}; }
+std::vector<InPlace> qk_norm_in_place(const Node&) { return {{0, {0}}}; }
+std::vector<InPlace> qk_norm_grad_in_place(const Node&) { return {{0, {0, 1}}}; }
 
 }  // namespace
 
 const OpRule kQkNormOp = {
     .name = "qk_norm",
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
-    .gradient = gradient,
+    .shapes = qk_norm_shapes,
+    .place = place_qk_norm,
+    .localize = localize_qk_norm,
+    .gradient = qk_norm_gradient,
     .repeat = not_repeated,
-    .in_place = in_place,
+    .in_place = qk_norm_in_place,
     .flops = no_flops,
 };
 
 const OpRule kQkNormGradOp = {
     .name = "qk_norm_grad",
     .traits = {.writes_gradients = true},
-    .shapes = grad_shapes,
-    .place = place_grad,
-    .localize = localize_grad,
+    .shapes = qk_norm_grad_shapes,
+    .place = place_qk_norm_grad,
+    .localize = localize_qk_norm_grad,
     .gradient = not_differentiable,
     .repeat = not_repeated,
-    .in_place = grad_in_place,
+    .in_place = qk_norm_grad_in_place,
     .flops = no_flops,
 };
 

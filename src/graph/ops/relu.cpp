@@ -8,19 +8,19 @@
 namespace weft {
 namespace {
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> relu_shapes(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape};
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_relu(const Node& node, const std::vector<Placement>& in) {
   return {place_along(node, in, {0})};
 }
 
-std::vector<Placement> place_grad(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_relu_grad(const Node& node, const std::vector<Placement>& in) {
   return {place_along(node, in, {0, 1})};
 }
 
-void gradient(Gradients* g, const Node& node) {
+void relu_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], y = node.outputs[0], dy = g->of(y);
   if (!dy || !g->needs(x)) return;
   const Ref dx = g->like(x);
@@ -28,30 +28,30 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(x, dx, node);
 }
 
-std::vector<InPlace> in_place(const Node&) { return {{0, {0}}}; }
-std::vector<InPlace> grad_in_place(const Node&) { return {{0, {0, 1}}}; }
+std::vector<InPlace> relu_in_place(const Node&) { return {{0, {0}}}; }
+std::vector<InPlace> relu_grad_in_place(const Node&) { return {{0, {0, 1}}}; }
 
 }  // namespace
 
 const OpRule kReluOp = {
     .name = "relu",
-    .shapes = shapes,
-    .place = place,
+    .shapes = relu_shapes,
+    .place = place_relu,
     .localize = localize_plain,
-    .gradient = gradient,
+    .gradient = relu_gradient,
     .repeat = not_repeated,
-    .in_place = in_place,
+    .in_place = relu_in_place,
     .flops = no_flops,
 };
 
 const OpRule kReluGradOp = {
     .name = "relu_grad",
-    .shapes = shapes,
-    .place = place_grad,
+    .shapes = relu_shapes,
+    .place = place_relu_grad,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,
-    .in_place = grad_in_place,
+    .in_place = relu_grad_in_place,
     .flops = no_flops,
 };
 

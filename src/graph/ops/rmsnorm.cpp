@@ -10,33 +10,35 @@ namespace {
 
 using Inputs = std::vector<Placement>;
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> rmsnorm_shapes(const Graph& graph, const Node& node) {
   const Shape& x = graph[node.inputs[0]].shape;
   return {x, x, {x[0], x[1]}};
 }
 
-std::vector<Shape> apply_shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> rmsnorm_apply_shapes(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape};
 }
 
-std::vector<Shape> grad_shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> rmsnorm_grad_shapes(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape, {}};
 }
 
-Inputs place(const Node& node, const Inputs& in) {
+Inputs place_rmsnorm(const Node& node, const Inputs& in) {
   const bool residual = node.as<RmsNormAttr>().has_residual;
   return Inputs(3, residual ? place_rows(node, in, {0, 2}) : place_rows(node, in, {0}));
 }
 
-Inputs place_apply(const Node& node, const Inputs& in) { return {place_rows(node, in, {0, 2})}; }
+Inputs place_rmsnorm_apply(const Node& node, const Inputs& in) {
+  return {place_rows(node, in, {0, 2})};
+}
 
-Inputs place_grad(const Node& node, const Inputs& in) {
+Inputs place_rmsnorm_grad(const Node& node, const Inputs& in) {
   const Placement p = node.as<RmsNormAttr>().has_dsum ? place_rows(node, in, {0, 1, 3, 4})
                                                       : place_rows(node, in, {0, 1, 3});
   return {p, summed_over_rows(p, whole())};
 }
 
-void gradient(Gradients* g, const Node& node) {
+void rmsnorm_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], weight = node.inputs[1];
   const Ref sum = node.outputs[0] ? node.outputs[0] : x;
   const Ref dy = g->of(node.outputs[1]), dsum = g->of(sum);
@@ -64,7 +66,7 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(node.inputs[2], ds, node);
 }
 
-bool repeat(const Node& forward, Ref value, Ref again, Node* made) {
+bool repeat_rmsnorm(const Node& forward, Ref value, Ref again, Node* made) {
   if (forward.outputs[1] != value) return false;
   const Ref sum = forward.outputs[0] ? forward.outputs[0] : forward.inputs[0];
   *made = {&kRmsNormApplyOp,
@@ -75,25 +77,25 @@ bool repeat(const Node& forward, Ref value, Ref again, Node* made) {
   return true;
 }
 
-std::vector<InPlace> grad_in_place(const Node&) { return {{0, {0, 4}}}; }
+std::vector<InPlace> rmsnorm_grad_in_place(const Node&) { return {{0, {0, 4}}}; }
 
 }  // namespace
 
 const OpRule kRmsNormOp = {
     .name = "rmsnorm",
-    .shapes = shapes,
-    .place = place,
+    .shapes = rmsnorm_shapes,
+    .place = place_rmsnorm,
     .localize = localize_plain,
-    .gradient = gradient,
-    .repeat = repeat,
+    .gradient = rmsnorm_gradient,
+    .repeat = repeat_rmsnorm,
     .in_place = not_in_place,
     .flops = no_flops,
 };
 
 const OpRule kRmsNormApplyOp = {
     .name = "rmsnorm_apply",
-    .shapes = apply_shapes,
-    .place = place_apply,
+    .shapes = rmsnorm_apply_shapes,
+    .place = place_rmsnorm_apply,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,
@@ -104,12 +106,12 @@ const OpRule kRmsNormApplyOp = {
 const OpRule kRmsNormGradOp = {
     .name = "rmsnorm_grad",
     .traits = {.writes_gradients = true},
-    .shapes = grad_shapes,
-    .place = place_grad,
+    .shapes = rmsnorm_grad_shapes,
+    .place = place_rmsnorm_grad,
     .localize = localize_plain,
     .gradient = not_differentiable,
     .repeat = not_repeated,
-    .in_place = grad_in_place,
+    .in_place = rmsnorm_grad_in_place,
     .flops = no_flops,
 };
 

@@ -7,19 +7,19 @@
 namespace weft {
 namespace {
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> rope_shapes(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape};
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_rope(const Node& node, const std::vector<Placement>& in) {
   return {place_along(node, in, {0})};
 }
 
-void localize(Localizer* l, const Node& node) {
+void localize_rope(Localizer* l, const Node& node) {
   l->push_plain(node, RopeAttr{local_heads(l, node.inputs[0], node.as<RopeAttr>().heads)});
 }
 
-void gradient(Gradients* g, const Node& node) {
+void rope_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], dy = g->of(node.outputs[0]);
   if (!dy || !g->needs(x)) return;
   const Ref dx = g->like(x);
@@ -29,29 +29,29 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(x, dx, node);
 }
 
-std::vector<InPlace> in_place(const Node&) { return {{0, {0}, true}}; }
+std::vector<InPlace> rope_in_place(const Node&) { return {{0, {0}, true}}; }
 
 }  // namespace
 
 const OpRule kRopeOp = {
     .name = "rope",
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
-    .gradient = gradient,
+    .shapes = rope_shapes,
+    .place = place_rope,
+    .localize = localize_rope,
+    .gradient = rope_gradient,
     .repeat = not_repeated,
-    .in_place = in_place,
+    .in_place = rope_in_place,
     .flops = no_flops,
 };
 
 const OpRule kRopeInverseOp = {
     .name = "rope_inverse",
-    .shapes = shapes,
-    .place = place,
-    .localize = localize,
+    .shapes = rope_shapes,
+    .place = place_rope,
+    .localize = localize_rope,
     .gradient = not_differentiable,
     .repeat = not_repeated,
-    .in_place = in_place,
+    .in_place = rope_in_place,
     .flops = no_flops,
 };
 

@@ -10,15 +10,15 @@
 namespace weft {
 namespace {
 
-std::vector<Shape> shapes(const Graph& graph, const Node& node) {
+std::vector<Shape> scale_shapes(const Graph& graph, const Node& node) {
   return {graph[node.inputs[0]].shape};
 }
 
-std::vector<Placement> place(const Node& node, const std::vector<Placement>& in) {
+std::vector<Placement> place_scale(const Node& node, const std::vector<Placement>& in) {
   return {place_along(node, in, {0})};
 }
 
-void gradient(Gradients* g, const Node& node) {
+void scale_gradient(Gradients* g, const Node& node) {
   const Ref x = node.inputs[0], dy = g->of(node.outputs[0]);
   if (!dy || !g->needs(x)) return;
   const Ref dx = g->like(x);
@@ -26,18 +26,18 @@ void gradient(Gradients* g, const Node& node) {
   g->flow(x, dx, node);
 }
 
-std::vector<InPlace> in_place(const Node&) { return {{0, {0}}}; }
+std::vector<InPlace> scale_in_place(const Node&) { return {{0, {0}}}; }
 
 }  // namespace
 
 const OpRule kScaleOp = {
     .name = "scale",
-    .shapes = shapes,
-    .place = place,
+    .shapes = scale_shapes,
+    .place = place_scale,
     .localize = localize_plain,
-    .gradient = gradient,
+    .gradient = scale_gradient,
     .repeat = not_repeated,  // x would have to be kept instead, and is equally large
-    .in_place = in_place,
+    .in_place = scale_in_place,
     .flops = no_flops,
 };
 

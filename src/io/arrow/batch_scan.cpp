@@ -137,13 +137,13 @@ std::optional<Json> nested_of(const arrow::Array& array, int64_t i) {
 }
 
 // Through a dictionary or an extension to the array that holds the value.
-struct Place {
+struct ValuePlace {
   std::shared_ptr<arrow::Array> held;
   const arrow::Array* array;
   int64_t i;
 };
 
-Place find_value(const arrow::Array& array, int64_t i) {
+ValuePlace find_value(const arrow::Array& array, int64_t i) {
   if (array.type_id() == Type::DICTIONARY && array.IsValid(i)) {
     const auto& coded = as<arrow::DictionaryArray>(array);
     const int64_t code = coded.GetValueIndex(i);
@@ -167,7 +167,7 @@ std::string other_text(const arrow::Array& array, int64_t i) {
 }
 
 Json json_of(const arrow::Array& array, int64_t i) {
-  const Place at = find_value(array, i);
+  const ValuePlace at = find_value(array, i);
   if (at.array->IsNull(at.i)) return Json();
   if (const auto bytes = bytes_of(*at.array, at.i)) return Json(*bytes);
   if (at.array->type_id() == Type::BOOL)
@@ -185,7 +185,7 @@ Json json_of(const arrow::Array& array, int64_t i) {
 
 // `held` keeps the text where it is not the array's own.
 Cell cell_of(const arrow::Array& array, int64_t i, std::string& held) {
-  const Place at = find_value(array, i);
+  const ValuePlace at = find_value(array, i);
   if (at.array->IsNull(at.i)) return {};
   // The array of a dictionary lives as long as its batch, so its bytes need no copy.
   if (const auto bytes = bytes_of(*at.array, at.i)) return {*bytes, Cell::Kind::kText};

@@ -80,15 +80,15 @@ bool has_role() {
                                        has_keys() ? "" : "; ", has_keys() ? "" : kNoKeys));
 }
 
-class LocalFile {
+class SourceFile {
  public:
-  LocalFile(const std::filesystem::path& path) : path_(path) {
+  SourceFile(const std::filesystem::path& path) : path_(path) {
     fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd_ < 0) refuse();
   }
-  ~LocalFile() { ::close(fd_); }
-  LocalFile(const LocalFile&) = delete;
-  LocalFile& operator=(const LocalFile&) = delete;
+  ~SourceFile() { ::close(fd_); }
+  SourceFile(const SourceFile&) = delete;
+  SourceFile& operator=(const SourceFile&) = delete;
   size_t read(char* out, size_t size) {
     for (;;) {
       const ssize_t got = ::read(fd_, out, size);
@@ -154,7 +154,7 @@ class S3Store : public ObjectStore {
   }
 
   void put_file(const std::string& name, const std::filesystem::path& from) override {
-    LocalFile file(from);
+    SourceFile file(from);
     std::vector<char> block(kBlockBytes);
     write(name, [&](arrow::io::OutputStream& out) {
       for (;;) {

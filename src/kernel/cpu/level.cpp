@@ -18,10 +18,14 @@
 
 namespace weft {
 
-// What every level's table.cpp and math.cpp define.
+// What every level's table.cpp and math.cpp define. A level with a base has no math.cpp of its own.
+#define WEFT_DECLARE_TABLE(level) \
+  namespace level {               \
+  const Kernels& kernels();       \
+  }
 #define WEFT_DECLARE_LEVEL(level)                    \
+  WEFT_DECLARE_TABLE(level)                          \
   namespace level {                                  \
-  const Kernels& kernels();                          \
   void exp_all(const float* x, float* y, int64_t n); \
   void log_all(const float* x, float* y, int64_t n); \
   void erf_all(const float* x, float* y, int64_t n); \
@@ -33,10 +37,10 @@ WEFT_DECLARE_LEVEL(neon_bf16)
 WEFT_DECLARE_LEVEL(avx2)
 WEFT_DECLARE_LEVEL(avx512)
 #ifdef WEFT_HAS_avx512_bf16  // levels.cmake
-WEFT_DECLARE_LEVEL(avx512_bf16)
+WEFT_DECLARE_TABLE(avx512_bf16)
 #endif
 #ifdef WEFT_HAS_amx
-WEFT_DECLARE_LEVEL(amx)
+WEFT_DECLARE_TABLE(amx)
 #endif
 #endif
 
@@ -91,16 +95,15 @@ bool has_amx() {
 }
 #endif
 
+constexpr LevelMath kAvx512Math = {avx512::exp_all, avx512::log_all, avx512::erf_all};
 constexpr Level kLevels[] = {
     {avx2::kernels, has_avx2, {avx2::exp_all, avx2::log_all, avx2::erf_all}},
-    {avx512::kernels, has_avx512, {avx512::exp_all, avx512::log_all, avx512::erf_all}},
+    {avx512::kernels, has_avx512, kAvx512Math},
 #ifdef WEFT_HAS_avx512_bf16
-    {avx512_bf16::kernels,
-     has_avx512_bf16,
-     {avx512_bf16::exp_all, avx512_bf16::log_all, avx512_bf16::erf_all}},
+    {avx512_bf16::kernels, has_avx512_bf16, kAvx512Math},
 #endif
 #ifdef WEFT_HAS_amx
-    {amx::kernels, has_amx, {amx::exp_all, amx::log_all, amx::erf_all}},
+    {amx::kernels, has_amx, kAvx512Math},
 #endif
 };
 #endif

@@ -10,13 +10,13 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kTile = 64;
-constexpr int64_t kMostExtent = 640, kLeastExtent = 128;
+constexpr int64_t kTestTile = 64;
+constexpr int64_t kMostTestExtent = 640, kLeastExtent = 128;
 constexpr int64_t kMostOperandBytes = int64_t{64} << 20;
 
 // An extent of the test: the whole, or `most` with the same ragged end.
 int64_t test_extent(int64_t whole, int64_t most) {
-  return whole <= most ? whole : most - (kTile - whole % kTile) % kTile;
+  return whole <= most ? whole : most - (kTestTile - whole % kTestTile) % kTestTile;
 }
 
 // As a plan would have it (kExtentStep).
@@ -130,10 +130,11 @@ GemmKey key_of(const LtProblem& problem) {
 }
 
 LtProblem standard_problem(const GemmKey& key) {
-  const int64_t long_ld = round_up(key.k, kTile);
+  const int64_t long_ld = round_up(key.k, kTestTile);
   const int64_t lines = kMostOperandBytes / (long_ld * dtype_bytes(key.dtype));
   LtProblem p;
-  p.m = p.n = p.ldc = p.ldd = std::clamp(lines / kTile * kTile, kLeastExtent, kMostExtent);
+  p.m = p.n = p.ldc = p.ldd =
+      std::clamp(lines / kTestTile * kTestTile, kLeastExtent, kMostTestExtent);
   p.k = key.k;
   p.a_transposed = key.a_transposed;
   p.b_transposed = key.b_transposed;

@@ -11,8 +11,6 @@
 namespace weft::ref {
 namespace {
 
-constexpr int64_t kMaxHeadDim = 256;
-
 // One query against keys begin .. count - 1; key j starts at element k + j * k_step.
 struct Query {
   Dtype dtype;

@@ -14,8 +14,6 @@
 namespace weft::ref {
 namespace {
 
-constexpr int64_t kMaxHeadDim = 256;
-
 struct Backward {
   const AttentionBackwardArgs& args;
   int64_t group = args.H / args.G;

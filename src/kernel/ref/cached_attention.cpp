@@ -8,7 +8,7 @@
 namespace weft::ref {
 namespace {
 
-void attend(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
+void attend_cached(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
   const SeenKeys seen = args.seen_keys(b, t);
   const HeadBias bias = {args.bias, args.dtype, args.H, h};
   const int64_t q = args.q.at(b, t, h), g = h / (args.H / args.G);
@@ -43,7 +43,7 @@ void attend(const CachedAttentionArgs& args, int64_t b, int64_t t, int64_t h) {
 void cached_attention(const Context&, const CachedAttentionArgs& args) {
   for (int64_t b = 0; b < args.B; ++b) {
     for (int64_t t = 0; t < args.T; ++t) {
-      for (int64_t h = 0; h < args.H; ++h) attend(args, b, t, h);
+      for (int64_t h = 0; h < args.H; ++h) attend_cached(args, b, t, h);
     }
   }
 }

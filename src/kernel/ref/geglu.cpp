@@ -1,31 +1,15 @@
 // kernel/ref/geglu.cpp: gelu(gate) * up and its gradient, GELU in its tanh form.
-#include <cmath>
-#include <numbers>
-
+#include "kernel/ref/gelu_slope.h"
 #include "kernel/ref/ref.h"
 
 namespace weft::ref {
-namespace {
-
-struct Gelu {
-  double y, slope;
-};
-
-Gelu gelu_of(double x) {
-  const double root = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // of 2 / pi
-  const double t = std::tanh(root * (x + 0.044715 * x * x * x));
-  const double inner_slope = root * (1.0 + 3.0 * 0.044715 * x * x);
-  return {0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner_slope};
-}
-
-}  // namespace
 
 void geglu(const Context&, const GegluArgs& args) {
   for (int64_t r = 0; r < args.R; ++r) {
     for (int64_t f = 0; f < args.F; ++f) {
       const double gate = get(args.gate_up, args.dtype, 2 * r * args.F + f);
       const double up = get(args.gate_up, args.dtype, (2 * r + 1) * args.F + f);
-      put(args.h, args.dtype, r * args.F + f, gelu_of(gate).y * up);
+      put(args.h, args.dtype, r * args.F + f, gelu_with_tanh(gate).y * up);
     }
   }
 }
@@ -35,7 +19,7 @@ void geglu_backward(const Context&, const GegluBackwardArgs& args) {
     for (int64_t f = 0; f < args.F; ++f) {
       const int64_t at_gate = 2 * r * args.F + f;
       const int64_t at_up = at_gate + args.F;
-      const Gelu gelu = gelu_of(get(args.gate_up, args.dtype, at_gate));
+      const Gelu gelu = gelu_with_tanh(get(args.gate_up, args.dtype, at_gate));
       const double up = get(args.gate_up, args.dtype, at_up);
       const double dh = get(args.dh, args.dtype, r * args.F + f);
       put(args.dgate_up, args.dtype, at_gate, dh * up * gelu.slope);

@@ -2,26 +2,16 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernel/ref/gelu_slope.h"
 #include "kernel/ref/ref.h"
 
 namespace weft::ref {
 namespace {
 
-struct Gelu {
-  double y, slope;
-};
-
-Gelu exact(double x) {
+Gelu exact_gelu(double x) {
   const double below = 0.5 * std::erfc(-x / std::numbers::sqrt2);  // the distribution function
   const double density = std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
   return {x * below, below + x * density};
-}
-
-Gelu with_tanh(double x) {
-  const double root = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // of 2 / pi
-  const double t = std::tanh(root * (x + 0.044715 * x * x * x));
-  const double inner_slope = root * (1.0 + 3.0 * 0.044715 * x * x);
-  return {0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner_slope};
 }
 
 }  // namespace
@@ -29,14 +19,14 @@ Gelu with_tanh(double x) {
 void gelu(const Context&, const GeluArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) {
     const double x = get(args.x, args.dtype, i);
-    put(args.y, args.dtype, i, (args.approximate_tanh ? with_tanh(x) : exact(x)).y);
+    put(args.y, args.dtype, i, (args.approximate_tanh ? gelu_with_tanh(x) : exact_gelu(x)).y);
   }
 }
 
 void gelu_backward(const Context&, const GeluBackwardArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) {
     const double x = get(args.x, args.dtype, i), dy = get(args.dy, args.dtype, i);
-    const Gelu at = args.approximate_tanh ? with_tanh(x) : exact(x);
+    const Gelu at = args.approximate_tanh ? gelu_with_tanh(x) : exact_gelu(x);
     put(args.dx, args.dtype, i, dy * at.slope);
     if (args.y) put(args.y, args.dtype, i, at.y);
   }

@@ -7,27 +7,27 @@
 namespace weft::ref {
 namespace {
 
-struct Place {
+struct StackRow {
   int part;
   int64_t row;
 };
 
 // The address of row `row` of the whole stack.
-Place find_row(const Stack& stack, int64_t row) {
+StackRow find_row(const Stack& stack, int64_t row) {
   int part = 0;
   while (part + 1 < stack.count && row >= stack.rows[part]) row -= stack.rows[part++];
   return {part, row};
 }
 
 double b_element(const GemmArgs& args, int64_t k, int64_t n) {
-  const Place at = find_row(args.b, args.b_transposed ? n : k);
+  const StackRow at = find_row(args.b, args.b_transposed ? n : k);
   const int64_t column = args.b_transposed ? k : n;
   return get(args.b.part[at.part], args.dtype, at.row * args.b.ld + column);
 }
 
 double bias_element(const GemmArgs& args, int64_t n) {
   if (!args.b_transposed) return args.bias[0] ? get(args.bias[0], args.dtype, n) : 0.0;
-  const Place at = find_row(args.b, n);
+  const StackRow at = find_row(args.b, n);
   return args.bias[at.part] ? get(args.bias[at.part], args.dtype, at.row) : 0.0;
 }
 
@@ -37,7 +37,7 @@ void gemm(const Context&, const GemmArgs& args) {
   const bool has_bias = std::any_of(std::begin(args.bias), std::end(args.bias),
                                     [](const void* bias) { return bias != nullptr; });
   for (int64_t m = 0; m < args.M; ++m) {
-    const Place to = find_row(args.c, m);
+    const StackRow to = find_row(args.c, m);
     for (int64_t n = 0; n < args.N; ++n) {
       const int64_t index = to.row * args.c.ld + n;
       double sum = 0.0;
@@ -46,7 +46,7 @@ void gemm(const Context&, const GemmArgs& args) {
         sum += get(args.a, args.dtype, a_index) * b_element(args, k, n);
       }
       for (int i = 0; i < args.num_addends; ++i) {
-        const Place from = find_row(args.addend[i], m);
+        const StackRow from = find_row(args.addend[i], m);
         sum = plus_fp32(sum, get(args.addend[i].part[from.part], Dtype::kF32,
                                  from.row * args.addend[i].ld + n));
       }

@@ -19,14 +19,14 @@ Row row_of(const Args& args, int64_t r, int64_t head) {
 }
 
 template <typename Args>
-double weight_of(const Args& args, const Row& row, int64_t d) {
+double head_weight(const Args& args, const Row& row, int64_t d) {
   const double weight = get(row.weight, args.dtype, d);
   return args.weight_offset == 0 ? weight : 1.0 + weight;
 }
 
 // What the weight multiplies: rounded, unless the weight has an offset.
 template <typename Args>
-double normed_of(const Args& args, const Row& row, int64_t d) {
+double head_normed(const Args& args, const Row& row, int64_t d) {
   const double normed = get(args.x, args.dtype, row.at + d) * args.rstd[row.rstd];
   return args.weight_offset == 0 ? rounded(args.dtype, normed) : normed;
 }
@@ -47,7 +47,7 @@ void norm_head(const QkNormArgs& args, const Row& row) {
   const double mean = squares / static_cast<double>(args.D);
   args.rstd[row.rstd] = static_cast<float>(1.0 / std::sqrt(mean + args.eps));
   for (int64_t d = 0; d < args.D; ++d) {
-    put(args.y, args.dtype, row.at + d, normed_of(args, row, d) * weight_of(args, row, d));
+    put(args.y, args.dtype, row.at + d, head_normed(args, row, d) * head_weight(args, row, d));
   }
 }
 
@@ -55,7 +55,7 @@ void norm_head(const QkNormArgs& args, const Row& row) {
 void norm_head_backward(const QkNormBackwardArgs& args, const Row& row) {
   const double rstd = args.rstd[row.rstd];
   const auto g = [&](int64_t d) {
-    return get(args.dy, args.dtype, row.at + d) * weight_of(args, row, d);
+    return get(args.dy, args.dtype, row.at + d) * head_weight(args, row, d);
   };
   const auto n = [&](int64_t d) { return get(args.x, args.dtype, row.at + d) * rstd; };
   double mean = 0.0;
@@ -72,7 +72,7 @@ void sum_leaf(const QkNormBackwardArgs& args, int64_t first, int64_t count, void
     for (int64_t r = 0; r < args.R; ++r) {
       for (int64_t head = first; head < first + count; ++head) {
         const Row row = row_of(args, r, head);
-        sum += get(args.dy, args.dtype, row.at + d) * normed_of(args, row, d);
+        sum += get(args.dy, args.dtype, row.at + d) * head_normed(args, row, d);
       }
     }
     if (args.accumulate) sum = plus_fp32(sum, get(dweight, args.grad_dtype, d));

@@ -23,6 +23,8 @@ inline double plus_fp32(double sum, double other) {
   return static_cast<float>(sum) + static_cast<float>(other);
 }
 
+inline constexpr int64_t kMaxHeadDim = 256;  // of attention over whole sequences
+
 WEFT_KERNELS(WEFT_DECLARE_PLAIN, WEFT_DECLARE_PLAIN)  // no kernel of ref has scratch
 
 }  // namespace weft::ref

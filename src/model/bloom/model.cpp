@@ -13,6 +13,7 @@
 #include "model/bloom/config.h"
 #include "model/config_fields.h"
 #include "model/family.h"
+#include "model/name_part.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
 #include "model/traced_head.h"
@@ -23,15 +24,15 @@
 namespace weft {
 namespace {
 
-constexpr const char* kEmbedName = "transformer.word_embeddings.weight";
-constexpr const char* kHeadName = "lm_head.weight";
+constexpr const char* kBloomEmbedName = "transformer.word_embeddings.weight";
+constexpr const char* kBloomHeadName = "lm_head.weight";
 
-class Tracer {
+class BloomTracer {
  public:
-  Tracer(const BloomConfig& config, Graph* graph, const TraceOptions& options,
-         const std::vector<InputSpec>& inputs)
+  BloomTracer(const BloomConfig& config, Graph* graph, const TraceOptions& options,
+              const std::vector<InputSpec>& inputs)
       : c_(config), o_(options), g_(graph, options.compute), in_(&g_, inputs, options) {
-    embed_ = g_.parameter(kEmbedName, {c_.vocab_size, c_.hidden_size});
+    embed_ = g_.parameter(kBloomEmbedName, {c_.vocab_size, c_.hidden_size});
   }
 
   // The losses, or in generation the logits.
@@ -102,7 +103,7 @@ class Tracer {
 
   Ref head() {
     return c_.tie_word_embeddings ? embed_
-                                  : g_.parameter(kHeadName, {c_.vocab_size, c_.hidden_size});
+                                  : g_.parameter(kBloomHeadName, {c_.vocab_size, c_.hidden_size});
   }
 
   const BloomConfig& c_;
@@ -113,12 +114,13 @@ class Tracer {
 };
 
 CutRule cut_of(const BloomConfig& c, const std::string& name) {
-  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (name == kEmbedName || name == kHeadName) return {0, 1, true, false, "vocabulary"};
-  if (has("query_key_value")) return {0, 3 * c.head_dim, false, false, "attention heads"};
-  if (has("self_attention.dense.weight")) return {1, c.head_dim, false, false, "attention heads"};
-  if (has("dense_h_to_4h")) return {0, 1, false, false, "feed-forward channels"};
-  if (has("dense_4h_to_h.weight")) return {1, 1, false, false, "feed-forward channels"};
+  if (name == kBloomEmbedName || name == kBloomHeadName) return {0, 1, true, false, "vocabulary"};
+  if (has_part(name, "query_key_value"))
+    return {0, 3 * c.head_dim, false, false, "attention heads"};
+  if (has_part(name, "self_attention.dense.weight"))
+    return {1, c.head_dim, false, false, "attention heads"};
+  if (has_part(name, "dense_h_to_4h")) return {0, 1, false, false, "feed-forward channels"};
+  if (has_part(name, "dense_4h_to_h.weight")) return {1, 1, false, false, "feed-forward channels"};
   return {};
 }
 
@@ -140,10 +142,10 @@ class BloomModel : public Model {
     return decoder_inputs(options, dropout() > 0);
   }
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, inputs(options)).result();
+    return BloomTracer(c_, graph, options, inputs(options)).result();
   }
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, decoder_generate_inputs()).result();
+    return BloomTracer(c_, graph, options, decoder_generate_inputs()).result();
   }
   void fill_constants(const Graph&,
                       const std::function<void*(const std::string&)>&) const override {}
@@ -160,8 +162,8 @@ std::unique_ptr<Model> make_bloom(const Json& config, const ModelOverrides& over
 
 const FamilyTraits& bloom_traits() {
   static const FamilyTraits kTraits{
-      .head = kHeadName,
-      .embeddings = {kEmbedName, "word_embeddings.weight"},
+      .head = kBloomHeadName,
+      .embeddings = {kBloomEmbedName, "word_embeddings.weight"},
       .layer_keys = {"n_layer", "num_hidden_layers"},
       .size_keys = {"hidden_size", "n_embed", "n_head", "num_attention_heads"},
       .base_prefix = "transformer."};

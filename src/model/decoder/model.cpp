@@ -24,10 +24,10 @@ namespace weft {
 namespace {
 
 // The parameters as graph values, created in the order of parameters().
-class Tracer {
+class DecoderTracer {
  public:
-  Tracer(const DecoderConfig& config, Graph* graph, const TraceOptions& options,
-         const std::vector<InputSpec>& inputs)
+  DecoderTracer(const DecoderConfig& config, Graph* graph, const TraceOptions& options,
+                const std::vector<InputSpec>& inputs)
       : c_(config), o_(options), g_(graph, options.compute), in_(&g_, inputs, options) {
     const int64_t table = o_.max_positions > 0 ? o_.max_positions : o_.positions;
     cosine_ = g_.constant("rope.cosine", {table, c_.head_dim / 2}, Dtype::kF32);
@@ -137,11 +137,11 @@ std::vector<InputSpec> DecoderModel::inputs(const TraceOptions& options) const {
 }
 
 Ref DecoderModel::trace_loss(Graph* graph, const TraceOptions& options) const {
-  return Tracer(config_, graph, options, inputs(options)).result();
+  return DecoderTracer(config_, graph, options, inputs(options)).result();
 }
 
 Ref DecoderModel::trace_generate(Graph* graph, const TraceOptions& options) const {
-  return Tracer(config_, graph, options, decoder_generate_inputs()).result();
+  return DecoderTracer(config_, graph, options, decoder_generate_inputs()).result();
 }
 
 void DecoderModel::fill_constants(const Graph& graph,

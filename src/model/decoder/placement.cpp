@@ -5,33 +5,24 @@
 // row-cut biases stay whole.
 #include "model/decoder/hf_names.h"
 #include "model/decoder/model.h"
+#include "model/name_part.h"
 
 namespace weft {
-namespace {
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
-constexpr const char* kHeads = "attention heads";
-constexpr const char* kWidth = "feed-forward channels";
-
-}  // namespace
-
 CutRule decoder_cut(const DecoderConfig& config, const std::string& name) {
+  constexpr const char *kHeads = "attention heads", *kWidth = "feed-forward channels";
   if (name == kEmbedName || name == kHeadName) return {0, 1, true, false, "vocabulary"};
-  if (contains(name, "q_proj")) return {0, config.head_dim, false, false, kHeads};
+  if (has_part(name, "q_proj")) return {0, config.head_dim, false, false, kHeads};
   for (const char* module : {"k_proj", "v_proj"}) {
-    if (contains(name, module)) return {0, config.head_dim, false, true, "key/value heads"};
+    if (has_part(name, module)) return {0, config.head_dim, false, true, "key/value heads"};
   }
   for (const char* module : {"q_norm", "k_norm"}) {
-    if (contains(name, module)) return shared_by_heads(config.head_dim);
+    if (has_part(name, module)) return shared_by_heads(config.head_dim);
   }
   for (const char* module : {"gate_proj", "up_proj"}) {
-    if (contains(name, module)) return {0, 1, false, false, kWidth};
+    if (has_part(name, module)) return {0, 1, false, false, kWidth};
   }
-  if (contains(name, "o_proj.weight")) return {1, config.head_dim, false, false, kHeads};
-  if (contains(name, "down_proj.weight")) return {1, 1, false, false, kWidth};
+  if (has_part(name, "o_proj.weight")) return {1, config.head_dim, false, false, kHeads};
+  if (has_part(name, "down_proj.weight")) return {1, 1, false, false, kWidth};
   return {};
 }
 

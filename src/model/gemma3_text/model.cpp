@@ -42,10 +42,10 @@ float embedding_scale(int64_t hidden_size, Dtype compute) {
   return load_element(rounded, compute, 0);
 }
 
-class Tracer {
+class Gemma3Tracer {
  public:
-  Tracer(const Gemma3Config& config, Graph* graph, const TraceOptions& options,
-         const std::vector<InputSpec>& inputs)
+  Gemma3Tracer(const Gemma3Config& config, Graph* graph, const TraceOptions& options,
+               const std::vector<InputSpec>& inputs)
       : config_(config),
         c_(config.sizes),
         o_(options),
@@ -174,10 +174,10 @@ class Gemma3Model : public Model {
     return decoder_inputs(options, dropout() > 0);
   }
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(config_, graph, options, inputs(options)).result();
+    return Gemma3Tracer(config_, graph, options, inputs(options)).result();
   }
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(config_, graph, options, decoder_generate_inputs()).result();
+    return Gemma3Tracer(config_, graph, options, decoder_generate_inputs()).result();
   }
   void fill_constants(const Graph& graph,
                       const std::function<void*(const std::string&)>& data) const override {

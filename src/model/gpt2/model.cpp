@@ -16,6 +16,7 @@
 #include "graph/ops/linear.h"
 #include "model/family.h"
 #include "model/gpt2/config.h"
+#include "model/name_part.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
 #include "model/traced_head.h"
@@ -26,17 +27,17 @@
 namespace weft {
 namespace {
 
-constexpr const char* kEmbedName = "transformer.wte.weight";
+constexpr const char* kGpt2EmbedName = "transformer.wte.weight";
 constexpr const char* kPositionsName = "transformer.wpe.weight";
-constexpr const char* kHeadName = "lm_head.weight";
+constexpr const char* kGpt2HeadName = "lm_head.weight";
 constexpr const char* kThirds[] = {"c_attn.q.", "c_attn.k.", "c_attn.v."};
 
-class Tracer {
+class Gpt2Tracer {
  public:
-  Tracer(const Gpt2Config& config, Graph* graph, const TraceOptions& options,
-         const std::vector<InputSpec>& inputs)
+  Gpt2Tracer(const Gpt2Config& config, Graph* graph, const TraceOptions& options,
+             const std::vector<InputSpec>& inputs)
       : c_(config), o_(options), g_(graph, options.compute), in_(&g_, inputs, options) {
-    embed_ = g_.parameter(kEmbedName, {c_.vocab_size, c_.n_embd});
+    embed_ = g_.parameter(kGpt2EmbedName, {c_.vocab_size, c_.n_embd});
   }
 
   // The losses, or in generation the logits.
@@ -47,7 +48,8 @@ class Tracer {
 
  private:
   Ref head() {
-    return c_.tie_word_embeddings ? embed_ : g_.parameter(kHeadName, {c_.vocab_size, c_.n_embd});
+    return c_.tie_word_embeddings ? embed_
+                                  : g_.parameter(kGpt2HeadName, {c_.vocab_size, c_.n_embd});
   }
 
   ops::Normed norm(Ref x, Ref residual, const std::string& name) {
@@ -124,16 +126,14 @@ class Tracer {
   Ref embed_;
 };
 
-bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
-
 CutRule cut_of(const Gpt2Config& c, const ParameterSpec& p) {
   constexpr const char *kHeads = "attention heads", *kWidth = "feed-forward channels";
   const int out = static_cast<int>(p.shape.size()) - 1;  // of a weight, or of its bias
-  if (p.name == kEmbedName || p.name == kHeadName) return {0, 1, true, false, "vocabulary"};
-  if (has(p.name, "c_attn.")) return {out, c.head_dim(), false, false, kHeads};
-  if (has(p.name, "attn.c_proj.weight")) return {0, c.head_dim(), false, false, kHeads};
-  if (has(p.name, "c_fc.")) return {out, 1, false, false, kWidth};
-  if (has(p.name, "mlp.c_proj.weight")) return {0, 1, false, false, kWidth};
+  if (p.name == kGpt2EmbedName || p.name == kGpt2HeadName) return {0, 1, true, false, "vocabulary"};
+  if (has_part(p.name, "c_attn.")) return {out, c.head_dim(), false, false, kHeads};
+  if (has_part(p.name, "attn.c_proj.weight")) return {0, c.head_dim(), false, false, kHeads};
+  if (has_part(p.name, "c_fc.")) return {out, 1, false, false, kWidth};
+  if (has_part(p.name, "mlp.c_proj.weight")) return {0, 1, false, false, kWidth};
   return {};
 }
 
@@ -180,10 +180,10 @@ class Gpt2Model : public Model {
     return decoder_inputs(options, dropout() > 0, true);
   }
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, inputs(options)).result();
+    return Gpt2Tracer(c_, graph, options, inputs(options)).result();
   }
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, decoder_generate_inputs()).result();
+    return Gpt2Tracer(c_, graph, options, decoder_generate_inputs()).result();
   }
   void fill_constants(const Graph&,
                       const std::function<void*(const std::string&)>&) const override {}
@@ -200,8 +200,8 @@ std::unique_ptr<Model> make_gpt2(const Json& config, const ModelOverrides& overr
 
 const FamilyTraits& gpt2_traits() {
   static const FamilyTraits kTraits{
-      .head = kHeadName,
-      .embeddings = {kEmbedName, "wte.weight"},
+      .head = kGpt2HeadName,
+      .embeddings = {kGpt2EmbedName, "wte.weight"},
       .layer_keys = {"n_layer", "num_hidden_layers"},
       .size_keys = {"n_embd", "hidden_size", "n_head", "num_attention_heads", "n_inner"},
       .base_prefix = "transformer.",

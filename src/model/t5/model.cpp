@@ -18,6 +18,7 @@
 #include "graph/ops/rmsnorm.h"
 #include "graph/ops/scale.h"
 #include "model/config_fields.h"
+#include "model/name_part.h"
 #include "model/t5/config.h"
 #include "model/text_inputs.h"
 #include "model/traced_attention.h"
@@ -29,17 +30,17 @@
 namespace weft {
 namespace {
 
-constexpr const char* kEmbedName = "shared.weight";
-constexpr const char* kHeadName = "lm_head.weight";
+constexpr const char* kT5EmbedName = "shared.weight";
+constexpr const char* kT5HeadName = "lm_head.weight";
 
 double inverse_root(int64_t n) { return 1 / std::sqrt(static_cast<double>(n)); }
 
-class Tracer {
+class T5Tracer {
  public:
-  Tracer(const T5Config& config, Graph* graph, const TraceOptions& options,
-         const std::vector<InputSpec>& inputs)
+  T5Tracer(const T5Config& config, Graph* graph, const TraceOptions& options,
+           const std::vector<InputSpec>& inputs)
       : c_(config), o_(options), g_(graph, options.compute), in_(&g_, inputs, options) {
-    embed_ = g_.parameter(kEmbedName, {c_.vocab_size, c_.d_model});
+    embed_ = g_.parameter(kT5EmbedName, {c_.vocab_size, c_.d_model});
   }
 
   Ref loss() {
@@ -71,7 +72,7 @@ class Tracer {
     return ops::scale(g_, y, static_cast<float>(inverse_root(c_.d_model)));
   }
   Ref head() {
-    return c_.has_separate_head ? g_.parameter(kHeadName, {c_.vocab_size, c_.d_model}) : embed_;
+    return c_.has_separate_head ? g_.parameter(kT5HeadName, {c_.vocab_size, c_.d_model}) : embed_;
   }
   HeadShape heads() const { return {c_.num_heads, c_.num_heads, c_.d_kv}; }
 
@@ -222,17 +223,13 @@ class Tracer {
   int64_t num_attentions_ = 0, num_dropouts_ = 0;
 };
 
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
 CutRule cut_of(const T5Config& c, const std::string& name) {
-  if (name == kEmbedName || name == kHeadName) return {0, 1, true, false, "vocabulary"};
-  if (contains(name, "relative_attention_bias")) return {1, 1, false, false, "attention heads"};
-  if (contains(name, "Attention.o.")) return {1, c.d_kv, false, false, "attention heads"};
-  if (contains(name, "Attention.")) return {0, c.d_kv, false, false, "attention heads"};
-  if (contains(name, ".wi")) return {0, 1, false, false, "feed-forward channels"};
-  if (contains(name, ".wo.")) return {1, 1, false, false, "feed-forward channels"};
+  if (name == kT5EmbedName || name == kT5HeadName) return {0, 1, true, false, "vocabulary"};
+  if (has_part(name, "relative_attention_bias")) return {1, 1, false, false, "attention heads"};
+  if (has_part(name, "Attention.o.")) return {1, c.d_kv, false, false, "attention heads"};
+  if (has_part(name, "Attention.")) return {0, c.d_kv, false, false, "attention heads"};
+  if (has_part(name, ".wi")) return {0, 1, false, false, "feed-forward channels"};
+  if (has_part(name, ".wo.")) return {1, 1, false, false, "feed-forward channels"};
   return {};
 }
 
@@ -240,11 +237,11 @@ CutRule cut_of(const T5Config& c, const std::string& name) {
 InitRule init_of(const T5Config& c, const ParameterSpec& spec) {
   InitRule init = default_init(spec, c.initializer_factor);
   if (init.kind == InitRule::Kind::kOnes) init.kind = InitRule::Kind::kConstant;  // of norms
-  if (contains(spec.name, "Attention.q.")) init.std *= inverse_root(c.d_model * c.d_kv);
-  if (contains(spec.name, "Attention.o.")) init.std *= inverse_root(c.num_heads * c.d_kv);
+  if (has_part(spec.name, "Attention.q.")) init.std *= inverse_root(c.d_model * c.d_kv);
+  if (has_part(spec.name, "Attention.o.")) init.std *= inverse_root(c.num_heads * c.d_kv);
   for (const char* part : {"Attention.k.", "Attention.v.", "relative_attention_bias", ".wi"})
-    if (contains(spec.name, part)) init.std *= inverse_root(c.d_model);
-  if (contains(spec.name, ".wo.")) init.std *= inverse_root(c.d_ff);
+    if (has_part(spec.name, part)) init.std *= inverse_root(c.d_model);
+  if (has_part(spec.name, ".wo.")) init.std *= inverse_root(c.d_ff);
   return init;
 }
 
@@ -266,13 +263,13 @@ class T5Model : public Model {
     return encoder_decoder_inputs(options, c_.dropout > 0);
   }
   Ref trace_loss(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, inputs(options)).loss();
+    return T5Tracer(c_, graph, options, inputs(options)).loss();
   }
   Ref trace_generate(Graph* graph, const TraceOptions& options) const override {
-    return Tracer(c_, graph, options, encoder_decoder_generate_inputs()).logits();
+    return T5Tracer(c_, graph, options, encoder_decoder_generate_inputs()).logits();
   }
   void trace_encode(Graph* graph, const TraceOptions& options) const override {
-    Tracer(c_, graph, options, encode_inputs()).encode();
+    T5Tracer(c_, graph, options, encode_inputs()).encode();
   }
   int32_t start_id() const override { return c_.start_id; }
   void fill_constants(const Graph&,
