@@ -33,7 +33,7 @@ Json names_of(const std::vector<std::string>& names) {
 // A histogram of row lengths in tokens: each bucket covers twice the length of the one before.
 Json histogram(const std::vector<int64_t>& lengths) {
   Json out(Json::Object{});
-  for (int64_t low = 0, high = 16; low == 0 || low < 1 << 21; low = high, high *= 2) {
+  for (int64_t low = 0, high = 16; low < 1 << 21; low = high, high *= 2) {
     const auto count = std::count_if(lengths.begin(), lengths.end(),
                                      [&](int64_t n) { return n >= low && n < high; });
     if (count > 0) out.set(fmt::format("{} to {}", low, high - 1), static_cast<int64_t>(count));

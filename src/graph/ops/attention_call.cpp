@@ -81,7 +81,8 @@ void check_dropout(const Builder& g, int64_t batch, HeadShape h, const DropoutRu
 
 void check_call(const Builder& g, const AttentionCall& call) {
   check_values(g, call);
-  const Shape q = g.shape(call.values[0]), k = g.shape(call.values.back());
+  const Shape& q = g.shape(call.values[0]);
+  const Shape& k = g.shape(call.values.back());
   check_side(g, q, call.lengths, call.positions);
   check_attention(!call.positions || !call.padding_attends,
                   "padding of packed rows belongs to no segment");
