@@ -3,9 +3,8 @@
 # of their own). Builds that do without the common headers, where a missing #include is noticed, do without both.
 # Compiled alone: files with flags or definitions of their own, as CMake does by itself; and what some programs
 # replace by functions of their own, since a linker takes or leaves a whole object of an archive: stubs for CUDA
-# (tests/kernel/emulated_cuda) and the drawing functions (src/cmd/program.cmake). And json.cpp, the longest of all.
-set(weft_compiled_alone
-    "/cuda/|/no_cuda/|/track/[a-z_]*cairo[a-z_]*[.]cpp$|/track/plot_none[.]cpp$|/base/json[.]cpp$")
+# (tests/kernel/emulated_cuda) and the drawing functions (src/cmd/program.cmake).
+set(weft_compiled_alone "/cuda/|/no_cuda/|/track/[a-z_]*cairo[a-z_]*[.]cpp$|/track/plot_none[.]cpp$")
 function(weft_share_headers target)
   if(NOT TARGET weft_common_headers)
     return()
