@@ -73,7 +73,7 @@ TEST_F(AgentJoin, AnAgentThatJoinsAgainHasTheSameIdAndAnotherSlotService) {
   };
   const auto agent = join("agent");
   const Hello first = next_hello(), again = next_hello();  // the connection is closed in between
-  EXPECT_EQ(first.id.size(), 32U);
+  EXPECT_EQ(first.id.size(), 64U);                         // of 256 random bits
   EXPECT_EQ(again.id, first.id);
   EXPECT_NE(again.slots, first.slots);
   const auto other = join("other");
