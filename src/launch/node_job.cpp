@@ -105,6 +105,7 @@ void NodeSupervisor::start_generation() {
   const std::optional<int64_t> step = use_previous(&fault);
   if (stop_signal_ != 0 && !step)  // it was started only to save
     return fail(-1, fault + (fault.empty() ? "" : "; ") + unsaved_words(fault), kPeerExit);
+  is_saving_ = stop_signal_ != 0;
   saving_step_ = step.value_or(-1);
   open_store(step.has_value());
   is_counted_ = is_free_ = is_death_reported_ = false;
@@ -160,10 +161,10 @@ void NodeSupervisor::judge() {
   const bool may_restart =
       (stop_signal_ == 0 || previous_step()) && (is_counted_ || is_free_ || may_recover());
   const bool ends = cause->would_repeat || !may_restart;
-  const bool is_saving = has_given_up() || (stop_signal_ != 0 && previous_);
+  const bool has_to_save = is_saving_ || has_given_up() || (stop_signal_ != 0 && previous_);
   if (ends) {
     std::string more = cause->would_repeat ? "" : budget_.spent_words();
-    if (is_saving) more = "; " + unsaved_words(cause->words);  // ranks were started only to save
+    if (has_to_save) more = "; " + unsaved_words(cause->words);
     log_error("{}", add_before_hint(cause->report, more));
     return end_failed(cause->rank, cause->words + more, cause->exit_code);
   }

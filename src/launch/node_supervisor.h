@@ -175,7 +175,8 @@ class NodeSupervisor {
   Clock::time_point status_at_;
   int stop_signal_ = 0;         // or kSaveAndEnd
   std::string given_up_words_;  // too few nodes for too long: what memory has is saved; "": not so
-  int64_t saving_step_ = -1;    // that this generation was started to save
+  bool is_saving_ = false;      // this generation was started only to save
+  int64_t saving_step_ = -1;    // this step
   bool is_noted_ = false;       // the signal, on standard error
   std::optional<int64_t> first_urgent_ms_;
   bool is_early_ = false, is_cut_off_ = false;

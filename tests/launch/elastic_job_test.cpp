@@ -259,6 +259,20 @@ TEST_F(ElasticJob, AFullDiskWhileMemoryIsSavedIsNoLostRank) {
       << train_->text();
 }
 
+// The same where no signal but a wait in vain has ended the run.
+TEST_F(ElasticJob, AFullDiskAfterAWaitInVainIsNoLostNode) {
+  train({"snapshot"}, {{"ELASTIC", "21"},
+                       {"FEWEST", "2"},
+                       {"SNAPSHOTS", "1"},
+                       {"FULL_DISK", ""},
+                       {"REJOIN_MS", "3000"}});
+  const auto agent = join("agent");
+  ASSERT_TRUE(all_train(4)) << train_->text();
+  agent->send(SIGKILL);
+  EXPECT_EQ(train_->wait(), 1) << train_->text();
+  EXPECT_EQ(train_->count(" could not be saved: "), 2) << train_->text();
+}
+
 // The layout is being checked when the signal arrives, at an agent that has no ranks.
 TEST_F(ElasticJob, ASignalBetweenTwoLayoutsSavesWhatMemoryHas) {
   train({"snapshot"},
