@@ -20,8 +20,6 @@ function(weft_share_headers target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE
       $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-subobject-linkage>)
-  else()  # clang: a name of an unnamed namespace is in scope of the headers that a later file includes first
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
   endif()
 endfunction()
 

@@ -18,14 +18,14 @@ namespace {
 constexpr size_t kCount = std::size(kStopSignals) + 1;
 int handled(size_t i) { return i + 1 < kCount ? kStopSignals[i] : SIGCHLD; }
 
-std::atomic<int> target{-1};
+std::atomic<int> signal_target{-1};
 
 void pass_on(int number) {
   const int saved = errno;
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const ArrivedSignal signal{number, int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000};
-  [[maybe_unused]] const ssize_t put = ::write(target.load(), &signal, sizeof signal);
+  [[maybe_unused]] const ssize_t put = ::write(signal_target.load(), &signal, sizeof signal);
   errno = saved;
 }
 
@@ -38,7 +38,7 @@ SignalPipe::SignalPipe() {
   }
   read_ = ends[0];
   write_ = ends[1];
-  ensure(target.exchange(write_) == -1, "two jobs at once in one process");
+  ensure(signal_target.exchange(write_) == -1, "two jobs at once in one process");
   struct sigaction action {};
   action.sa_handler = pass_on;
   action.sa_flags = SA_RESTART | SA_NOCLDSTOP;
@@ -51,7 +51,7 @@ SignalPipe::SignalPipe() {
 
 SignalPipe::~SignalPipe() {
   for (size_t i = 0; i < kCount; ++i) ::sigaction(handled(i), &before_[i], nullptr);
-  target.store(-1);
+  signal_target.store(-1);
   ::close(read_);
   ::close(write_);
 }
