@@ -31,8 +31,7 @@ IS_FULL = os.environ.get("FULL", "") not in ("", "0")
 DEADLINE_S = 3600 if IS_FULL else 1800  # of a program, beside another
 TOGETHER = 2
 ALONE = {"cluster", "kill", "node_faults", "nodes", "ray_beside", "stop", "survive", "t5"} | ({"slurm"} if IS_FULL else set())
-EVERY_TIME = ["exact", "fast", "golden", "ray", "elastic", "faults", "models", "roundtrip", "reshard", "workloads",
-              "survive", "nodes", "kill"]  # the long ones begin first
+EVERY_TIME = ["exact", "golden", "models", "ray", "faults", "roundtrip", "survive", "nodes"]  # the long ones begin first
 TOGETHER_SHARE = 0.65  # of the budget; the programs that run alone have the rest
 
 sys.path.insert(0, str(ROOT / "tests/interop"))
