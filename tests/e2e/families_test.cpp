@@ -205,7 +205,7 @@ TEST_P(T5, AnswersInTrainingUnderZero3) {
           "eval", evaluated, {"--json", "--model", run_.checkpoint(step, name).string()}));
       ASSERT_EQ(ended.exit_code, 0) << ended.err;
       EXPECT_EQ(parse_json(ended.out, "eval").at("exact_match"),
-                parse_json(matches[step / 30], "metrics"))
+                parse_json(matches[static_cast<size_t>(step / 30)], "metrics"))
           << name << " step " << step;
     }
   }
