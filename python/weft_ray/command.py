@@ -81,7 +81,7 @@ def connect():
             socket.create_connection((host, int(port)), CONNECT_S).close()
         ray.init(address="auto", log_to_driver=False, logging_level="error")
     except OSError as error:  # Ray's ConnectionError is one
-        raise ValueError(f"there is no Ray cluster{' at ' + address if address else ''} ({error}): set RAY_ADDRESS, or run `ray start --head`") from error
+        raise ValueError(f"there is no Ray cluster{' at ' + address if address else ''} ({error}): set RAY_ADDRESS, or run `ray start --head`; if the cluster wants a token, set RAY_AUTH_MODE=token") from error
 
 
 def catch_term():
