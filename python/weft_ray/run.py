@@ -1,6 +1,7 @@
 """weft_ray/run.py: one attempt of a run on the nodes that Ray has placed, and what is heard of it."""
 
 import hashlib
+import ipaddress
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from ray.train.v2._internal.execution.context import TrainRunContext
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from weft_ray import other_ray
+from weft_ray.hints import with_python_words
 from weft_ray.place import ApartError, Place, reason, warn
 from weft_ray.placement import TIMEOUT_VARIABLE, timeout_s
 from weft_ray.result import make_checkpoint, make_result, stored_steps
@@ -52,6 +54,15 @@ def make_context(trainer):
         raise RuntimeError(other_ray(error)) from error
 
 
+def storage_error(error, folder, where="Ray's node"):
+    """In place of the traceback of a task or an actor that cannot write; None: it is something else."""
+    cause = getattr(error, "cause", None)
+    if not isinstance(cause, OSError):
+        return None
+    text = f"{where} cannot write {folder}: {cause}. Use a RunConfig(storage_path), or checkpoint.fallback with s3://, that all nodes can write"
+    return ControllerError(cause if isinstance(cause, (TimeoutError, ConnectionError)) else OSError(text))
+
+
 class Run:
     """From actors to a Result, an error, or SupervisorLost."""
 
@@ -86,10 +97,18 @@ class Run:
             self.places = [Place(self.placement, at, self.trainer.run_config.worker_runtime_env) for at in nodes]
             for place in self.places if self.settings.fewest == self.settings.ranks else self.places[:1]:  # else they join when they can
                 self.wait_for(place)
+            self.check_address()
         except (TimeoutError, ValueError, RayError, ApartError) as error:
             if not self.is_first and isinstance(error, (TimeoutError, RayError, ApartError)) and not isinstance(error, RayTaskError):
                 raise self.lost(f"the actors could not be started: {reason(error)}", error) from error
             raise ControllerError(error) from error
+
+    def check_address(self):
+        """Of the first node, where the others must reach it."""
+        if self.placement.num_nodes > 1 and ipaddress.ip_address(self.head.address).is_loopback:
+            raise ValueError(f"ScalingConfig(num_workers={self.trainer.scaling_config.num_workers}) is {self.placement.num_nodes} nodes, but this cluster's addresses are "
+                             f"of one machine alone ({self.head.address}): start it with `ray start --head --node-ip-address=` an address of the network, "
+                             "or give num_workers one number that this machine can hold")
 
     def wait_for_nodes(self):
         tries = PLACINGS
@@ -145,7 +164,11 @@ class Run:
         name, number = f"ray-{hashlib.sha256(self.settings.text.encode()).hexdigest()[:8]}.yaml", next(self.head.numbers)
         arguments = (self.settings.place, name, self.settings.text, self.keys(), self.words, self.directory(), self.head.gpus, self.reported, self.settings.keep)
         self.endpoint = self.secret = None
-        self.check_storage(self.head.ask(lambda actor: actor.train.remote(number, *arguments)))
+        try:
+            path = self.head.ask(lambda actor: actor.train.remote(number, *arguments))
+        except RayTaskError as error:
+            raise storage_error(error, self.settings.place[0], self.head.address) or error from None
+        self.check_storage(path)
 
     def run_program(self):
         """(exit code, error) of weft train. After a loss the one before it may hold the run's lock for a while: it lives on, or its node's storage has not noticed."""
@@ -166,6 +189,7 @@ class Run:
             if code < 0:
                 self.report_kill(f"weft train was killed by signal {-code}")
             if code > 0:
+                error = error if self.trainer.words else with_python_words(error)  # words: of the command line
                 raise WorkerGroupError(f"weft train exited with {code}\n{error}", self.worker_failures(code, error))
             return self.result()
         except ApartError as error:

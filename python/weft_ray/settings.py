@@ -10,14 +10,9 @@ import yaml
 from ray.train import FailureConfig, LoggingConfig, ScalingConfig, UserCallback
 
 from weft_ray import program
+from weft_ray.hints import OWNED
 from weft_ray.rows import check_dataset, template_columns
 
-# Decided by ScalingConfig, RunConfig and the placement. In a run file they are for other engines, and replaced.
-OWNED = {"name": "RunConfig(name)", "storage": "RunConfig(storage_path)", "launch.nodes": "the placement group",
-         "launch.ranks_per_node": "the placement group", "launch.min_nodes": "ScalingConfig(num_workers)", "launch.elastic": "ScalingConfig(num_workers)",
-         "launch.device": "ScalingConfig(use_gpu)",
-         "launch.interface": "Ray's node addresses", "launch.port": "weft", "launch.max_restarts": "FailureConfig(max_failures)",
-         "launch.restart_reset_steps": "FailureConfig(max_failures)"}
 BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
 SCORES = (*BEST, "loss", "grad_norm", "step", "tokens")  # what a checkpoint may be ranked by
 ALL = 1_000_000_000  # checkpoints to keep: no run has more
@@ -128,7 +123,14 @@ def read_run(run):
     if isinstance(run, dict):
         run = {name: {key: plain(f"{name}.{key}", value) for key, value in part.items()} if isinstance(part, dict) else plain(name, part) for name, part in run.items()}
         return json.dumps(run, indent=1) + "\n", run
-    text = Path(run).read_text()
+    try:
+        text = Path(run).read_text(encoding="utf-8")
+    except TypeError as error:
+        raise ValueError(f"{run!r} is no run file: a path, or a dict with its keys, was expected") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{run} is no run file: it is not text in UTF-8") from error
+    except OSError as error:
+        raise type(error)(f"the run file {os.path.abspath(run)} cannot be read: {error.strerror}") from None
     sections = parse_yaml(run, text)
     if not isinstance(sections, dict):
         raise ValueError(f"{run} is no run file: sections were expected (docs/keys.md)")
@@ -144,7 +146,12 @@ def find_key(sections, key):
 
 
 def check_keys(config):
-    for key in config:
+    if not isinstance(config, dict):
+        raise ValueError(f"train_loop_config={config!r}: a dict was expected, like {{\"train.lr\": 1e-5}}")
+    for key, value in config.items():
+        if isinstance(value, dict):
+            names = ", ".join(f'"{key}.{name}": {one!r}' for name, one in value.items())
+            raise ValueError(f"train_loop_config: keys are written with dots, not nested: {{{names}}}")
         if key in OWNED:
             raise ValueError(f"train_loop_config: {key} is decided by {OWNED[key]}; remove it")
         if not isinstance(key, str) or not key:

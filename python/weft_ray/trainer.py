@@ -14,7 +14,7 @@ from weft_ray.elastic import ElasticPlacement, fitting_node
 from weft_ray.place import reason, warn
 from weft_ray.placement import Placement
 from weft_ray.result import open_storage
-from weft_ray.run import LOST, USAGE, Run, SupervisorLost, WeftError
+from weft_ray.run import LOST, USAGE, Run, SupervisorLost, WeftError, storage_error
 from weft_ray.settings import read_settings
 
 __all__ = ["WeftError", "WeftTrainer"]
@@ -22,6 +22,27 @@ __all__ = ["WeftError", "WeftTrainer"]
 cloudpickle.register_pickle_by_value(rows)  # nodes do not have it
 AGAIN_S, LONGEST_S = 1.0, 60.0  # before another attempt after one without a step: twice as long each time
 LASTING = ("--convert-states", "--force")  # words of the command line that hold for every attempt, also after the first checkpoint
+# Arguments of TorchTrainer that have no counterpart here, and what takes their place.
+OF_TORCH = {"train_loop_per_worker": "give a run file, or a dict with its keys, in place of a training function",
+            "torch_config": "weft has its own communication (launch.* of the run file)",
+            "dataset_config": "every rank reads its rows from the Dataset by itself",
+            "resume_from_checkpoint": "the same name and storage_path resume; another run's weights are model.path",
+            "validation_config": "train.eval_every and data.eval of the run file, or datasets[\"eval\"], evaluate",
+            "backend_config": "weft has its own communication (launch.* of the run file)", "metadata": "checkpoints have none"}
+
+
+def refuse_others(arguments):
+    for name in arguments:
+        if name not in OF_TORCH:
+            raise TypeError(f"WeftTrainer has no argument {name}; it has run, train_loop_config, scaling_config, run_config and datasets")
+        raise ValueError(f"{name} is not supported by WeftTrainer: {OF_TORCH[name]}")
+
+
+def of_type(name, value, kind):
+    """The default where nothing was given."""
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name}={value!r}: a ray.train.{kind.__name__} was expected")
+    return value or kind()
 
 
 class WeftTrainer:
@@ -33,12 +54,13 @@ class WeftTrainer:
     datasets: {"train": ray.data.Dataset, "eval": ...}, in place of the run file's data.train and data.eval.
     """
 
-    def __init__(self, run, *, train_loop_config=None, scaling_config=None, run_config=None, datasets=None):
-        if callable(run):
-            raise ValueError("WeftTrainer takes a run file, or a dict with its keys, in place of a training function")
+    def __init__(self, run=None, *, train_loop_config=None, scaling_config=None, run_config=None, datasets=None, **others):
+        refuse_others(others)
+        if run is None or callable(run):
+            raise ValueError(f"WeftTrainer(run): {OF_TORCH['train_loop_per_worker']}")
         program.digest()  # an installation without a program is found now, not on the nodes
-        self.scaling_config = scaling_config or ScalingConfig()
-        self.run_config = run_config or RunConfig()
+        self.scaling_config = of_type("scaling_config", scaling_config, ScalingConfig)
+        self.run_config = of_type("run_config", run_config, RunConfig)
         self.train_loop_config = train_loop_config
         self.settings = read_settings(run, train_loop_config, self.scaling_config, self.run_config, datasets)
         self.words, self.output = [], None  # of the command line: further arguments, and where lines are shown
@@ -60,7 +82,7 @@ class WeftTrainer:
             try:
                 path, is_strange = ray.get(write)
             except RayError as error:  # Ray has tried again where a node was lost
-                raise ControllerError(error) from error
+                raise storage_error(error, self.settings.rows_folder) or ControllerError(error) from error
             except KeyboardInterrupt:
                 ray.cancel(write)  # which removes its draft
                 raise

@@ -130,6 +130,18 @@ def without(module, name):
         setattr(module, name, kept)
 
 
+class Arguments(unittest.TestCase):
+    def test_those_of_other_trainers(self):
+        for arguments, kind, wanted in (({"train_loop_per_worker": print}, ValueError, "train_loop_per_worker is not supported .*a run file, or a dict"),
+                                        ({"run": print}, ValueError, "a run file, or a dict"), ({}, ValueError, r"WeftTrainer\(run\): give a run file"),
+                                        ({"run": "a.yaml", "resume_from_checkpoint": 1}, ValueError, "the same name and storage_path resume"),
+                                        ({"run": "a.yaml", "dataset": {}}, TypeError, "no argument dataset; it has run, .* datasets")):
+            with self.assertRaisesRegex(kind, wanted):
+                trainer.WeftTrainer(**arguments)
+        with mock.patch.object(trainer.program, "digest", lambda: "d"), self.assertRaisesRegex(ValueError, r"scaling_config=\{'num_workers': 2\}: a ray.train.ScalingConfig"):
+            trainer.WeftTrainer("a.yaml", scaling_config={"num_workers": 2})
+
+
 class Parts(unittest.TestCase):
     def test_fields_of_other_rays(self):
         @dataclass

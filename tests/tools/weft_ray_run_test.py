@@ -113,7 +113,7 @@ class Attempts(WithNodes):
         where = SimpleNamespace(settings=make_settings(**more), archive=SimpleNamespace(get=lambda: b""), num_nodes=2, min_nodes=2, wait=wait, keys={}, more=list,
                                 place_again=lambda: self.placed.append("again"))
         config = SimpleNamespace(worker_runtime_env=None, callbacks=[])
-        owner = SimpleNamespace(settings=where.settings, run_config=config, train_loop_config=None, scaling_config=None, output=None, storage=None)
+        owner = SimpleNamespace(settings=where.settings, run_config=config, train_loop_config=None, scaling_config=SimpleNamespace(num_workers=(1, 2)), output=None, storage=None, words=[])
         return run.Run(owner, where, 0, [], (0, 0), is_first)
 
     nodes = [placement.Node("a" * 20, None, (0,)), placement.Node("b" * 20, None, (1,))]
@@ -132,6 +132,30 @@ class Attempts(WithNodes):
             self.assertEqual(self.placed, ["again", "again"])
             with self.assertRaises(ControllerError):
                 self.make_run([ValueError("1, 2 workers")] * 3, is_first).open()
+
+    def test_nodes_that_only_one_machine_can_reach(self):
+        for addresses, wanted in ((["127.0.0.1", "127.0.0.1"], r"num_workers=\(1, 2\)\) is 2 nodes, .*127\.0\.0\.1.*--node-ip-address"), (["10.0.0.2", "10.0.0.3"], None)):
+            FakeNode.addresses = addresses
+            with self.assertRaisesRegex(ControllerError, wanted) if wanted else contextlib.nullcontext():
+                self.make_run([self.nodes], True).open()
+
+    def test_storage_that_cannot_be_written(self):
+        for error, wanted in ((PermissionError(13, "Permission denied", "/r/x"), r"10\.0\.0\.2 cannot write /r/x: .*Permission denied.*storage_path"),
+                              (RuntimeError("no program"), "a traceback\nno program")):
+            one = self.make_run([self.nodes], True, text="", place=("/r/x", ""), keys={}, keep=None)
+            FakeNode.faults = {"train": [error]}
+            with self.assertRaisesRegex(ControllerError, wanted) as caught:
+                one.train()
+            self.assertEqual("traceback" in str(caught.exception), wanted.startswith("a traceback"))
+
+    def test_hints_in_the_words_of_python(self):
+        for words, wanted in (([], True), (["--resume", "auto"], False)):
+            one = self.make_run([self.nodes], True, text="", place=("/r/x", ""), keys={}, keep=None)
+            one.trainer.words = words
+            FakeNode.codes = [(2, "error: another model\n  hint: give the run another name, or start over with --overwrite")]
+            with self.assertRaises(stand_in_ray.WorkerGroupError) as caught:
+                one.train()
+            self.assertEqual("from Python: --overwrite is another RunConfig(name)" in str(caught.exception), wanted)
 
     def test_actors_that_cannot_be_started(self):
         for is_first, expected in ((True, ControllerError), (False, run.SupervisorLost)):

@@ -4,6 +4,7 @@
 import contextlib
 import io
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,21 @@ class Values(unittest.TestCase):
         for make in (lambda: settings.read_run({"train": {"lr": {1, 2}}}), lambda: settings.plain("train.lr", Path("x")), lambda: settings.plain("train.lr", object())):
             with self.assertRaisesRegex(ValueError, r"train\.lr: .* of (set|PosixPath|object); text, numbers"):
                 make()
+
+    def test_nested_keys(self):
+        with self.assertRaisesRegex(ValueError, r'train_loop_config: .*with dots, not nested: \{"parallel\.dp": 2, "parallel\.tp": 1\}'):
+            settings.check_keys({"train.lr": 1e-3, "parallel": {"dp": 2, "tp": 1}})
+        with self.assertRaisesRegex(ValueError, r"train_loop_config=\['train\.lr'\]: a dict was expected"):
+            settings.check_keys(["train.lr"])
+
+    def test_run_files_that_cannot_be_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (binary := Path(folder, "binary.yaml")).write_bytes(b"\xff\xfe\x00")
+            for run, kind, wanted in ((f"{folder}/none.yaml", FileNotFoundError, f"the run file {folder}/none.yaml cannot be read: No such file"),
+                                      (folder, IsADirectoryError, "cannot be read: Is a directory"), (str(binary), ValueError, "is not text in UTF-8"),
+                                      (7, ValueError, "7 is no run file: a path, or a dict")):
+                with self.assertRaisesRegex(kind, wanted):
+                    settings.read_run(run)
 
     def test_gpus_need_a_wheel_with_cuda(self):
         gpus = SimpleNamespace(use_gpu=True, num_cpus_per_worker=1, num_gpus_per_worker=1, additional_resources_per_worker={})
