@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// auto: as often as copies cost less than 2 % of the time, judged by the best of the first few
-// steps (those touch and pin fresh memory).
+// auto: as often as copies cost less than 2 % of the time, with a tenth to spare for copies that take
+// longer later; judged by the best of the first few steps (those touch and pin fresh memory).
 //
 // On the CPU a copy costs what it takes, and one is taken at each of these steps. A GPU copies
 // beside its kernels: every second step has no copy, and the cost is by how much the others are
@@ -48,7 +48,7 @@ class SnapshotCadence {
     return ++num_noted_ >= num_trials();
   }
   int64_t wish() const {
-    constexpr double kMostPart = 0.02, kMost = 1e6, kShortest = 1e-9;
+    constexpr double kMostPart = 0.018, kMost = 1e6, kShortest = 1e-9;
     const double step_s = std::max(kShortest, std::min(with_s_, without_s_));
     return static_cast<int64_t>(
         std::clamp(std::ceil(total_cost_s() / (kMostPart * step_s)), 1.0, kMost));
