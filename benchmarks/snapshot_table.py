@@ -7,15 +7,18 @@
 bf16 with fp32 masters, ranks that share one GPU where the device is cuda. Each setting trains from
 the same start, in turns. The figure is the mean step after the first 15 (which pin memory, and in which
 `auto` finds its number): a mean, since only some steps have a copy. `--model s --device cpu` is for
-a machine without a GPU, `--model tiny` for trying out the program.
+a machine without a GPU, `--model tiny` for trying out the program. Where `auto` costs more than it promises
+the exit code is 1.
 """
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from gpu_bench import run_until
 from report import list_of, run_facts
 
 DROPPED = 15
+MOST = 0.02  # what `auto` may cost
 TINY = gpu_workload.GpuModel("tiny", {
     **gpu_workload.QWEN_05B, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
     "num_attention_heads": 4, "vocab_size": 8192}, 8, 64, 0, 0)
@@ -115,6 +119,9 @@ def main():
     print(text)
     if args.out:
         args.out.write_text(text)
+    means = {every: statistics.fmean(times) for every, times in steps.items()}
+    if not means.get("auto", 0) <= (1 + MOST) * means.get("0", math.inf):
+        sys.exit(f"snapshot_table: `auto` costs more than {MOST:.0%}")
 
 
 if __name__ == "__main__":

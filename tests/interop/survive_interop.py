@@ -2,13 +2,13 @@
 """kill -9 of ranks at random times: training goes on, and ends with the bits of a calm run.
 
     survive_interop.py --weft build/weft [--moments 6] [--models quickstart,s] [--steps N] [--seed N]
-                       [--device cuda] [--out FILE.md]
+                       [--snapshot-every auto] [--device cuda] [--out FILE.md]
 
 The quickstart's model (with FULL=1 also model S of the benchmarks) on four ranks, dp 2 x tp 2 zero3,
 in fast and in exact mode, saving and evaluating now and then. One calm run, then one in which a random rank is killed at random times, as
 many as --moments (with FULL=1 50 in each mode). From a kill to the first completed step, less one median step:
 under 2 s, the median under 1 s. After each kill at most as many steps are repeated as were between
-snapshots then (launch.snapshot_every). The model, the
+snapshots then (launch.snapshot_every: auto, which is 1 for models as small as these; then once with 5). The model, the
 checkpoints and metrics.jsonl are those of the calm run, and nothing is left behind. Before that: from
 the start of the four ranks to their first completed step, under 1.5 s.
 
@@ -43,6 +43,7 @@ RANKS, DEADLINE_S = 4, 900
 STARTS, START_S = 5, 1.5
 LONGEST_S = 1.2  # between two kills
 MOST_S, MEDIAN_S = 2.0, 1.0
+SELDOM = "5"  # steps between snapshots, so that steps are lost
 TIMES = ("step_ms", "tokens_per_s", "mem_bytes", "time_s", "eval_time_s", "eval_tokens_per_s")
 
 
@@ -85,7 +86,7 @@ def model_folder(model, folder):
     return folder / "model-s"
 
 
-def write_inputs(weft, folder, model, mode, steps, device):
+def write_inputs(weft, folder, model, mode, steps, device, snapshot_every="auto"):
     weft.call("corpus", folder / "data", "--seed", 1, "--train", 5600, "--test", 40)
     return write_run_file(folder / f"{model}-{mode}.yaml", {
         "name": "run",
@@ -97,7 +98,7 @@ def write_inputs(weft, folder, model, mode, steps, device):
         "train": {"steps": steps, "global_batch": 8, "micro_batch": 4, "lr": 1e-3,
                   "eval_every": 60},
         "checkpoint": {"every": 25, "keep": 100},
-        "launch": {"max_restarts": -1, "device": device}})
+        "launch": {"max_restarts": -1, "device": device, "snapshot_every": snapshot_every}})
 
 
 def num_lines(run_dir):
@@ -196,17 +197,17 @@ def hashes(weft, run_dir):
         "final": weft.call("hash", run_dir / "final")}
 
 
-def check_mode(model, mode, checks, weft, folder, dice, args):
+def check_mode(model, mode, snapshot_every, checks, weft, folder, dice, args):
     # Steps of model S take over a second on two cores.
     steps = args.steps or (60 + 12 * args.moments if model == "quickstart" else 10 + 3 * args.moments)
-    file = write_inputs(weft, folder, model, mode, steps, args.device)
-    calm, hit = folder / f"{model}-{mode}-calm", folder / f"{model}-{mode}-hit"
+    file = write_inputs(weft, folder, model, mode, steps, args.device, snapshot_every)
+    calm, hit = (folder / f"{model}-{mode}-{snapshot_every}-{name}" for name in ("calm", "hit"))
     if args.device == "cuda":
         weft.train(file, folder / f"{model}-{mode}-first", "--set", "train.steps=61")
     weft.train(file, calm)
     step_s = median_step_s(calm)
     code, times, (maps, sockets), text = train_with_kills(weft, file, hit, dice, args.moments, calm)
-    what = f"{model}, {mode}, {len(times)} kills"
+    what = f"{model}, {mode}, snapshots {snapshot_every}, {len(times)} kills"
     checks.equal(code, 0, f"{what}: the run ends well" + (text[-800:] if code else ""))
     left = left_behind(file, maps, folder, sockets)
     if drivers := [name for name in left if "/dev/shm/cuda.shm" in name]:
@@ -216,11 +217,14 @@ def check_mode(model, mode, checks, weft, folder, dice, args):
     is_same &= checks.equal(hashes(weft, hit), hashes(weft, calm), f"{what}: model and checkpoints")
     events = events_of(hit, "recovered")
     lost = [event["lost_steps"] for event in events]
-    every = intervals_of(text, events, 2 if args.device == "cuda" else 1)
+    is_auto = snapshot_every == "auto"
+    every = intervals_of(text, events, int(snapshot_every) if not is_auto else 2 if args.device == "cuda" else 1)
     if checks.equal(len(every), len(lost), f"{what}: each recovery was printed"):
         pairs = sorted(set(zip(lost, every)))
         checks.that(all(steps <= most for steps, most in pairs), f"{what}: at most as many steps repeated as are between snapshots",
                     f"(repeated, between snapshots): {pairs}")
+        if not is_auto:
+            checks.that(max(lost) > 0, f"{what}: steps are lost", f"{lost}")
     checks.equal(len(times), args.moments, f"{what}: all of them")
     took = sorted(max(0.0, s - step_s) for s in times) or [99.0]
     print(f"{what}: step {1000 * step_s:.0f} ms; to the next step less one: median "
@@ -260,8 +264,11 @@ def body(args, checks, folder):
     if args.device == "cpu":
         check_start(checks, weft, folder)
     facts, outcomes = report.run_facts(ROOT, args.device), []
-    for model, mode in itertools.product(args.models.split(","), args.modes.split(",")):
-        outcomes.append(check_mode(model, mode, checks, weft, folder, dice, args))
+    cases = [(*case, args.snapshot_every) for case in itertools.product(args.models.split(","), args.modes.split(","))]
+    if args.snapshot_every == "auto":
+        cases.append((*cases[0][:2], SELDOM))
+    for case in cases:
+        outcomes.append(check_mode(*case, checks, weft, folder, dice, args))
         if args.out:  # also where the time ends before the next one
             args.out.write_text(page(outcomes, args.device, facts))
 
@@ -272,6 +279,7 @@ def add_arguments(parser):
     parser.add_argument("--models", default="quickstart,s" if is_full() else "quickstart")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--modes", default="fast,exact")
+    parser.add_argument("--snapshot-every", default="auto", help="auto, or a number of steps")
     parser.add_argument("--out", type=Path, help="a page with the figures")
     parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal())
 
