@@ -49,8 +49,8 @@ def address_of(text):
     return str(ipaddress.ip_address(big))
 
 
-def listens_on(pids):
-    """Addresses, and names in the file system, on which these processes wait for connections."""
+def tcp_listeners(pids):
+    """(address, port) of every TCP port on which these processes wait for connections."""
     found = set()
     for pid in pids:
         mine = held_sockets([pid])
@@ -58,7 +58,15 @@ def listens_on(pids):
             for line in read_bytes(f"/proc/{pid}/net/{table}").decode().splitlines()[1:]:
                 words = line.split()
                 if words[3] == LISTEN and words[9] in mine:
-                    found.add(address_of(words[1]))
+                    found.add((address_of(words[1]), int(words[1].split(":")[1], 16)))
+    return found
+
+
+def listens_on(pids):
+    """Addresses, and names in the file system, on which these processes wait for connections."""
+    found = {address for address, _ in tcp_listeners(pids)}
+    for pid in pids:
+        mine = held_sockets([pid])
         for line in read_bytes(f"/proc/{pid}/net/unix").decode(errors="replace").splitlines()[1:]:
             words = line.split()
             if int(words[3], 16) & 0x10000 and words[6] in mine:  # __SO_ACCEPTCON

@@ -7,7 +7,8 @@ A node that is cut off for 30 s and returns: its ranks are dead before others ta
 touches no file of the run, and it is the spare that the next loss needs. A node that is cut off until
 the run has ended: its agent ends by itself, with 75. Two nodes lost at once, with
 spares and without. A network on which everything is 50 ms late, frames are lost and connections
-break (slow_wire.py). Ranks that hang, also on other nodes. An agent and the supervisor that stand still. Clocks that differ by hours. No memory for copies of the state. Exact mode:
+break (slow_wire.py). Ranks that hang, also on other nodes. An agent and the supervisor that stand still. Clocks that differ by hours. No memory for copies of the state. Clients without
+the secret at every port, who send nothing, anything, or what they have recorded (strangers.py). Exact mode:
 whatever happened, the bits are those of a calm run on one machine.
 """
 
@@ -23,6 +24,8 @@ from pathlib import Path
 from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
 from kill_interop import children_of, write_model_and_rows
 from nodes_interop import JOIN_WAIT_S, Cluster, Network, become_root, call, training_of
+from strangers import STEPS as STRANGER_STEPS
+from strangers import check_strangers
 
 CUT_S, SILENCE_S, LOST_S = 30, 10, 12
 HOURS = 3600
@@ -442,11 +445,15 @@ class Suite:
         self.checks.that(training_of(self.weft, self.folder / "poor") == self.run_calm("mesh", 200),
                          "no memory for copies: the bits of a calm run")
 
+    def strangers(self):
+        with Nodes(self, "strangers", "mesh", 2, "--set", f"train.steps={STRANGER_STEPS}") as run:
+            check_strangers(self, run)
+
 
 def body(args, checks, folder):
     with Network(6) as network:
         suite = Suite(Weft(args.weft), checks, network, folder)
-        parts = [suite.two_apart, suite.two_lost_alone, suite.no_memory, suite.clocks, suite.hung, suite.slow_network,
+        parts = [suite.two_apart, suite.two_lost_alone, suite.no_memory, suite.clocks, suite.hung, suite.strangers, suite.slow_network,
                  suite.standing_still, suite.two_lost, suite.stays_cut, suite.returns]
         if args.only:
             parts = [part for part in parts if part.__name__ in args.only]
