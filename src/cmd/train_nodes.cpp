@@ -9,6 +9,7 @@
 #include "base/path.h"
 #include "cmd/train_memory.h"
 #include "config/elastic.h"
+#include "config/launch_env.h"
 #include "launch/node_job.h"
 #include "launch/node_start_check.h"
 #include "net/interface.h"
@@ -85,6 +86,14 @@ void add_layouts(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
   };
 }
 
+// What libraries read before main is in force on all nodes then. A channel is not encrypted
+// (docs/design/0017-channels.md): secrets are left to the ranks, which set them from the run file.
+void add_launch_env(const std::map<std::string, std::string>& env, JobOptions* job) {
+  for (const auto& [name, value] : env) {
+    if (!is_secret_name(name)) job->env[name] = value;
+  }
+}
+
 void report_elastic(const RunConfig& c) {
   constexpr size_t kMostShown = 6;
   const std::vector<ElasticLayout> layouts = elastic_layouts(c);
@@ -124,6 +133,7 @@ int run_on_nodes(const RunFile& file, const TrainOptions& options, const NodesRu
   const Marker marker(dir);
   NodeJobOptions nodes;
   nodes.job = run.job;
+  add_launch_env(c.launch.env, &nodes.job);
   nodes.num_nodes = static_cast<int>(c.launch.nodes);
   nodes.node_names = run.node_names;
   nodes.host = host;

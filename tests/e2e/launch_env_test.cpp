@@ -4,7 +4,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "tests/e2e/disturbed_run.h"
+#include "tests/e2e/node_run.h"
 
 namespace weft::testing {
 namespace {
@@ -34,6 +34,23 @@ TEST(LaunchEnv, RanksInheritItAndSecretsAreHidden) {
   const Ended stored = run_to_end({"train", (run.dir() / "run.yaml").string()});
   EXPECT_EQ(stored.exit_code, 2);
   expect_parts(stored.err, {"launch.env: the value of HF_TOKEN was hidden", "leave it out"});
+}
+
+// What is read before main, as by the loader, is in force there too. Ranks set secrets themselves:
+// the agent, which has neither, would get them over a network in clear.
+TEST(LaunchEnv, RanksOfAnotherNodeStartWithAllButSecrets) {
+  const TinyRun run;
+  std::ofstream(run.file(), std::ios::app)
+      << "  env: {SOME_FLAG: \"a b\", HF_TOKEN: s3cr3t-value}\n";
+  NodeRun nodes(run, "nodes", {"train.steps=100000", "parallel.dp=2"});
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 2; }));
+  const std::vector<pid_t> ranks = nodes.ranks_of(1);
+  ASSERT_EQ(ranks.size(), 1u);
+  const std::string flag = std::string("SOME_FLAG=a b") + '\0';
+  EXPECT_TRUE(contains(environment_of(ranks[0]), flag));
+  EXPECT_FALSE(contains(environment_of(ranks[0]), "s3cr3t"));
+  EXPECT_FALSE(contains(environment_of(nodes.agent().pid()), flag));
 }
 
 TEST(LaunchEnv, NamesAreChecked) {
