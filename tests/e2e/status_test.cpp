@@ -12,6 +12,7 @@
 
 #include "tests/e2e/disturbed_run.h"
 #include "tests/e2e/node_run.h"
+#include "train/lease.h"
 
 namespace weft::testing {
 namespace {
@@ -59,10 +60,13 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
   EXPECT_GT(now.at("planned_bytes").as_int(), 0);
   EXPECT_EQ(now.at("restarts_left").as_int(), 2);
   EXPECT_EQ(now.at("pid").as_int(), program.pid());
+  EXPECT_EQ(now.at("host").as_string(), host_name());
   ASSERT_EQ(now.at("ranks").as_array().size(), 2u);
   for (size_t r = 0; r < 2; ++r) {
     const Json& rank = now.at("ranks").as_array()[r];
+    EXPECT_EQ(rank.at("rank").as_int(), static_cast<int64_t>(r));
     EXPECT_EQ(rank.at("pid").as_int(), ranks[r]);
+    EXPECT_EQ(rank.at("host").as_string(), host_name());
     EXPECT_EQ(slurp(fmt::format("/proc/{}/comm", ranks[r])), "weft\n");
     EXPECT_GT(rank.at("step").as_int(), 0);
     EXPECT_LT(rank.at("age_s").as_number(), 30);
@@ -78,7 +82,8 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
   expect_parts(ask(run.dir()).out,
                {": running, step ", " of 100000", "rank 1 was killed by SIGKILL", " steps/s, ",
                 " left", " planned", "1 of 2 used, 1 left; 1 in the run so far", "checkpoint",
-                "last event", "process  phase"});
+                "last event", fmt::format("rank  {:<20}   process  phase", "host"),
+                fmt::format("\n      0  {:<20}  {:>8}  ", host_name(), ranks[0])});
   // A second start names the process to stop: the supervisor, not a rank.
   const Ended second = run_to_end(run.words("train", sets));
   EXPECT_EQ(second.exit_code, 2);

@@ -88,7 +88,7 @@ def oversized(dice, recorded):
     return dice.choice([b"", recorded[:ANSWER_BYTES]]) + frame
 
 
-# What is sent: (name, how often, bytes, what follows: nothing, the end, or they come one by one).
+# What is sent: (name, how often, bytes, how: at once, and then perhaps the end; byte by byte; in turn, which waits after an answer).
 KINDS = [("silent", 8, lambda dice, recorded: b"", ""),
          ("random bytes", 8, lambda dice, recorded: dice.randbytes(dice.randrange(1, 300)), ""),
          ("a megabyte", 6, lambda dice, recorded: dice.randbytes(MEGABYTE), ""),
@@ -98,7 +98,7 @@ KINDS = [("silent", 8, lambda dice, recorded: b"", ""),
          ("a handshake byte by byte", 2, lambda dice, recorded: recorded[:ANSWER_BYTES - 1], "slow"),
          ("an oversized length", 6, oversized, ""),
          ("a replayed handshake", 4, lambda dice, recorded: recorded[:ANSWER_BYTES], ""),
-         ("a replayed connection", 4, lambda dice, recorded: recorded, ""),
+         ("a replayed connection", 4, lambda dice, recorded: recorded, "in turn"),
          ("a forged proof", 4, forged, "")]
 
 
@@ -107,17 +107,17 @@ def receive(link, most, deadline):
     return link.recv(most)
 
 
-def send(link, data, then):
-    if then == "slow":
-        for i in range(len(data)):
-            link.sendall(data[i:i + 1])
-            time.sleep(GIVE_UP_S / ANSWER_BYTES)
-    link.sendall(b"" if then == "slow" else data)
-    if then == "end":
+def send(link, data, how):
+    ends = {"slow": range(1, len(data) + 1), "in turn": (ANSWER_BYTES, len(data))}.get(how, (len(data),))
+    pieces = [data[begin:end] for begin, end in zip((0, *ends), ends)]
+    for piece in pieces:
+        link.sendall(piece)
+        time.sleep({"slow": GIVE_UP_S / ANSWER_BYTES, "in turn": 0.5}.get(how, 0))
+    if how == "end":
         link.shutdown(socket.SHUT_WR)
 
 
-def visit_one(endpoint, kind, data, then, is_patient):
+def visit_one(endpoint, kind, data, how, is_patient):
     """One connection; a patient client waits for the challenge. closed_s: null where the other side has not closed it."""
     host, port = endpoint.rsplit(":", 1)
     begin, got, is_closed, error = time.monotonic(), b"", False, ""
@@ -128,7 +128,7 @@ def visit_one(endpoint, kind, data, then, is_patient):
             try:
                 while is_patient and len(got) < CHALLENGE_BYTES and (more := receive(link, CHALLENGE_BYTES - len(got), deadline)):
                     got += more
-                send(link, data, then)
+                send(link, data, how)
                 while more := receive(link, 1 << 16, deadline):
                     got += more
                 is_closed = True
@@ -177,8 +177,8 @@ def visit(args):
     visits = []
     for endpoint in [*args.endpoints, *names]:
         known = recorded.get(endpoint) or next(iter(recorded.values()))
-        for kind, count, make, then in KINDS:
-            visits += [(endpoint, kind, make(dice, known), then, i % 2 == 0) for i in range(count)]
+        for kind, count, make, how in KINDS:
+            visits += [(endpoint, kind, make(dice, known), how, i % 2 == 0) for i in range(count)]
     dice.shuffle(visits)
     with ThreadPoolExecutor(len(visits)) as pool:
         results = list(pool.map(lambda words: visit_one(*words), visits))
