@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "launch/node_agent.h"
 
 namespace weft {
@@ -10,14 +11,21 @@ namespace weft {
 void Agent::expect_deaths() {
   ranks_->world().set_recovers(true);
   service_->show(start_.node, ranks_->shared_slots());
-  if (start_.num_nodes > 1) {
-    kept_ = SnapshotSlots::create(ranks_->size());
-    service_->keep(node_before(), kept_);
-  }
+  if (start_.num_nodes > 1) keep_copies();
   parking_ = std::make_unique<Parking>(job_, *ranks_,
                                        [this](int rank, const std::string& text, bool is_first) {
                                          report_hung(rank, text, is_first);
                                        });
+}
+
+// Without them only the loss of that node costs more: its ranks warn, and train on.
+void Agent::keep_copies() {
+  try {
+    kept_ = SnapshotSlots::create(ranks_->size(), "-of-partner");
+  } catch (const RunError& e) {
+    log_warning("this node keeps no copies of another node's snapshots: {}", e.what());
+  }
+  service_->keep(node_before(), kept_);
 }
 
 void Agent::advance_parking() {
@@ -88,7 +96,7 @@ void Agent::give_up_fetch(const std::string& why) {
 void Agent::advance_fetch() {
   try {
     if (!fetch_ || !fetch_->is_done()) return;
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {  // also std::bad_alloc
     return give_up_fetch(e.what());
   }
   fetch_.reset();

@@ -51,6 +51,7 @@ class Agent {
     queue_message(channel_.get(), kind, payload);
   }
   void expect_deaths();
+  void keep_copies();
   void report_hung(int rank, const std::string& text, bool is_first);
   void kill_hung(int rank, bool is_first);
   void look_for_hung();

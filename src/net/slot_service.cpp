@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -112,9 +113,21 @@ bool SlotService::serve(Client* client) {
     check_progress(client, queued);
     advance(client);
     return true;
+  } catch (const RunError& e) {
+    note_no_memory(e.what());
+    return false;
+  } catch (const std::bad_alloc&) {
+    note_no_memory("out of memory");
+    return false;
   } catch (const Error&) {  // it has closed the connection, stalls, or breaks the protocol
     return false;
   }
+}
+
+// The rank whose copy it was warns as well, and tries again later.
+void SlotService::note_no_memory(const std::string& why) {
+  if (std::exchange(has_warned_, true)) return;
+  log_warning("this node has no memory for copies of another node's snapshots: {}", why);
 }
 
 void SlotService::advance(Client* client) {

@@ -74,6 +74,7 @@ class SlotService {
   void accept();
   void wait();
   bool serve(Client* client);  // whether to keep it
+  void note_no_memory(const std::string& why);
   void advance(Client* client);
   void check_progress(Client* client, size_t queued_before) const;
   void obey(Client* client, const Frame& frame);
@@ -97,7 +98,7 @@ class SlotService {
   int64_t kept_node_ = -1, epoch_ = 0;   // epoch_: of those who may write
   std::list<Client> clients_;
   std::shared_ptr<const std::string> layouts_;  // the last answer's: hundreds of readers share it
-  bool is_ending_ = false;
+  bool is_ending_ = false, has_warned_ = false;
   std::thread thread_;
 };
 

@@ -47,10 +47,11 @@ int64_t num_stretches(int num_ranks) { return int64_t{num_ranks} * SnapshotSlots
 
 }  // namespace
 
-std::shared_ptr<SnapshotSlots> SnapshotSlots::create(int num_ranks) {
+std::shared_ptr<SnapshotSlots> SnapshotSlots::create(int num_ranks, const char* suffix) {
   ensure(num_ranks >= 1 && num_ranks <= kMaxLocalRanks, "slots for that many ranks");
+  const std::string name = std::string("weft-snapshots") + suffix;
   std::shared_ptr<SnapshotSlots> slots(new SnapshotSlots(
-      SharedSegment::create("weft-snapshots", kSlotStretch * (num_stretches(num_ranks) + 1))));
+      SharedSegment::create(name.c_str(), kSlotStretch * (num_stretches(num_ranks) + 1))));
   slots->header_->num_ranks = num_ranks;
   slots->header_->magic = kSlotsMagic;
   slots->mapped_.resize(static_cast<size_t>(num_stretches(num_ranks)));

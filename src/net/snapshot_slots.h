@@ -25,7 +25,8 @@ class SnapshotSlots {
   static constexpr int kPerRank = 3;
   static constexpr size_t kTextBytes = size_t{1} << 20;
 
-  static std::shared_ptr<SnapshotSlots> create(int num_ranks);
+  // suffix: of the segment's name in /proc, after weft-snapshots.
+  static std::shared_ptr<SnapshotSlots> create(int num_ranks, const char* suffix = "");
   static std::shared_ptr<SnapshotSlots> attach(int fd);
   ~SnapshotSlots();
   SnapshotSlots(const SnapshotSlots&) = delete;

@@ -4,21 +4,19 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/log.h"
 
 namespace weft {
 
-bool reserve_slots(const SlotPlace& place, const RankFile& file) {
+std::string reserve_slots(const SlotPlace& place, const RankFile& file) {
   try {
     const IndexPart index = file.index();
     place.slots->reserve(place.rank, static_cast<int64_t>(file.bytes()),
                          index_to_json(index.tensors, index.headers, 1).dump());
     for (int i = 0; i < SnapshotSlots::kPerRank; ++i)
       static_cast<void>(place.slots->memory(place.rank, i));
-    return true;
+    return "";
   } catch (const Error& e) {
-    log_warning("rank {} has no memory for snapshots: {}", place.rank, e.what());
-    return false;
+    return e.what();
   }
 }
 

@@ -61,7 +61,7 @@ class Snapshots {
   int held_ = -1, newest_ = 1;
 };
 
-// Whether this rank's slots can be mapped; a warning where not.
-bool reserve_slots(const SlotPlace& place, const RankFile& file);
+// Why this rank's slots cannot be mapped; "": they can.
+std::string reserve_slots(const SlotPlace& place, const RankFile& file);
 
 }  // namespace weft

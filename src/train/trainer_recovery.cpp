@@ -169,8 +169,12 @@ SlotPlace Trainer::reserved_slots() {
   const SlotPlace place = slot_place();
   if (!place.slots) return {};
   const RankFile file(engine_.weights().checkpoint_slices(), ranks_->rank());
-  if (agree_on_success(ranks_->world(), reserve_slots(place, file))) return place;
-  if (is_main_) log_warning("no snapshots: where a rank dies, all start from a checkpoint");
+  std::string why = reserve_slots(place, file);
+  if (!why.empty())
+    why = fmt::format("rank {} has no memory for snapshots: {}", ranks_->rank(), why);
+  why = first_text(*ranks_, why);
+  if (why.empty()) return place;
+  if (is_main_) log_warning("{}; where a rank dies, all start from a checkpoint", why);
   return {};
 }
 

@@ -25,7 +25,7 @@ class NodeRun {
         run.words("train", sets, {"--nodes", std::to_string(num_nodes)}), options);
   }
   // In place of the last one, where there was one.
-  void join() { agent_ = new_agent(); }
+  void join(const StartOptions& options = kOnLo) { agent_ = new_agent(options); }
   // Before ranks start: later it listens for them, too.
   void find_endpoint() {
     if (endpoint_.empty()) {
@@ -33,12 +33,12 @@ class NodeRun {
     }
   }
   // One more than there are nodes is a spare.
-  std::unique_ptr<Program> new_agent() {
+  std::unique_ptr<Program> new_agent(const StartOptions& options = kOnLo) {
     find_endpoint();
     return std::make_unique<Program>(
         std::vector<std::string>{"agent", "--join", endpoint_, "--secret-file", secret(), "--wait",
                                  "5"},
-        kOnLo);
+        options);
   }
   std::string secret() const { return run_.dir(name_) / "secret"; }
   Program& train() { return *train_; }

@@ -23,7 +23,7 @@ struct OneRank {
       : file({whole_tensor("values" + std::to_string(rank), {3}, Dtype::kF32, values.data())},
              rank),
         place{std::move(slots), rank, 0} {
-    EXPECT_TRUE(reserve_slots(place, file));
+    EXPECT_EQ(reserve_slots(place, file), "");
   }
 };
 
@@ -63,7 +63,7 @@ TEST(Snapshots, AContinuedRunKeepsTheStepsItNeeds) {
       snapshots.copy(snapshots.choose(step), step, "text of " + std::to_string(step));
     }
   }
-  EXPECT_TRUE(reserve_slots(rank.place, rank.file));
+  EXPECT_EQ(reserve_slots(rank.place, rank.file), "");
   Snapshots snapshots(rank.file, &host_device(), rank.place, {5});
   EXPECT_EQ(slots->newest_common(), 5);
   EXPECT_EQ(slots->find(0, 5)->text, "text of 5");
