@@ -10,7 +10,7 @@ SWITCH = "RAY_TRAIN_V2_ENABLED"
 
 
 def check_ray():
-    """Ray of a version that the trainer knows, or an ImportError that says which."""
+    """Raises an ImportError, with what to install, unless Ray is there in a version that the trainer supports."""
     wanted = f"pip install 'ray[default,train]>={OLDEST[0]}.{OLDEST[1]},<{MAJOR + 1}'"
     try:
         import ray
@@ -18,16 +18,16 @@ def check_ray():
         raise ImportError(f"WeftTrainer needs Ray, which is not installed: {wanted}") from error
     found = tuple(int(part) for part in ray.__version__.split(".")[:2])
     if found[0] != MAJOR or found < OLDEST:
-        raise ImportError(f"WeftTrainer knows Ray {OLDEST[0]}.{OLDEST[1]} and newer releases of Ray {MAJOR}, "
+        raise ImportError(f"WeftTrainer supports Ray {OLDEST[0]}.{OLDEST[1]} and newer releases of Ray {MAJOR}, "
                           f"but Ray {ray.__version__} is installed: {wanted}")
     if os.environ.get(SWITCH, "1").lower() not in ("1", "true"):  # as Ray reads it
-        raise ImportError(f"WeftTrainer is in place of Ray Train V2, which {SWITCH}={os.environ[SWITCH]} turns off: unset it")
+        raise ImportError(f"WeftTrainer requires Ray Train V2, but {SWITCH}={os.environ[SWITCH]} disables it; unset it")
 
 
 def other_ray(error):
-    """What to say where a name of Ray is not as the trainer knows it."""
+    """The message for a name of Ray that has moved or changed."""
     import ray
-    return f"Ray {ray.__version__} is not as WeftTrainer knows it, which was tested with Ray {TESTED}: {error}"
+    return f"WeftTrainer, which was tested with Ray {TESTED}, does not work with Ray {ray.__version__}: {error}"
 
 
 def __getattr__(name):

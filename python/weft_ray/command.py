@@ -10,12 +10,13 @@ from weft_ray import check_ray
 
 CONNECT_S = 10
 USAGE, LOST = 2, 75  # exit codes (docs/contract.md)
+DEVICES = ("auto", "cpu", "cuda")
 KEPT, RESTARTS = 2, 2  # defaults of checkpoint.keep and launch.max_restarts
-READ = {"name", "storage", "launch.device", "launch.max_restarts"}  # of what Ray's configuration decides: taken from the run file
+READ = {"name", "storage", "launch.device", "launch.max_restarts"}  # keys that Ray's configuration decides, and that are taken from the run file here
 
 
 def parse(words):
-    parser = argparse.ArgumentParser(prog="weft train", description="on a Ray cluster (RAY_ADDRESS)", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="weft train", description="trains on a Ray cluster (RAY_ADDRESS)", allow_abbrev=False)
     parser.add_argument("RUN", help="run file (YAML)")
     parser.add_argument("--engine", choices=["ray"])
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="section.key=value, overrides the run file")
@@ -30,9 +31,18 @@ def read_sets(words):
     for word in words:
         key, sign, value = word.partition("=")
         if not sign:
-            raise ValueError(f"--set {word}: section.key=value was expected")
+            raise ValueError(f"--set {word}: expected section.key=value")
         sets[key] = value
     return sets
+
+
+def check_device(device, is_quiet):
+    """auto cannot look at the nodes, which are known only once Ray has placed the ranks."""
+    if device not in DEVICES:
+        raise ValueError(f"launch.device={device!r}: expected {', '.join(DEVICES)}")
+    if device == "auto" and not is_quiet:
+        print("launch.device: auto is cpu on Ray; cuda takes a GPU per rank", flush=True)
+    return device
 
 
 def make_trainer(args):
@@ -58,7 +68,7 @@ def make_trainer(args):
     ranks = sizes["parallel.dp"] * sizes["parallel.tp"]
     config = {**{key: text for key, text in sets.items() if key not in READ}, **sizes}
     cpus = number("launch.threads", 0, 0) or 1
-    uses_gpu = value("launch.device", "auto") == "cuda"
+    uses_gpu = check_device(value("launch.device", "auto"), args.quiet) == "cuda"
     trainer = WeftTrainer(
         args.RUN, train_loop_config=config,
         scaling_config=ScalingConfig(num_workers=ranks, use_gpu=uses_gpu, resources_per_worker={"CPU": cpus, **({"GPU": 1} if uses_gpu else {})}),
@@ -67,12 +77,12 @@ def make_trainer(args):
                              checkpoint_config=CheckpointConfig() if value("checkpoint.keep", None) else CheckpointConfig(num_to_keep=KEPT)))
     flags = [f"--{name}" for name in ("overwrite", "convert-states", "force") if getattr(args, name.replace("-", "_"))]
     trainer.words = [*flags, "--resume", args.resume]
-    trainer.output = None if args.quiet else sys.stdout  # the program itself is never quiet: it says where it listens
+    trainer.output = None if args.quiet else sys.stdout  # the program itself is never quiet: it prints where it listens
     return trainer
 
 
 def connect():
-    """Asks first whether anybody listens: Ray itself tries for minutes."""
+    """Checks first that something listens there: Ray itself retries for minutes."""
     import ray
     address = os.environ.get("RAY_ADDRESS", "")
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -81,11 +91,11 @@ def connect():
             socket.create_connection((host, int(port)), CONNECT_S).close()
         ray.init(address="auto", log_to_driver=False, logging_level="error")
     except OSError as error:  # Ray's ConnectionError is one
-        raise ValueError(f"there is no Ray cluster{' at ' + address if address else ''} ({error}): set RAY_ADDRESS, or run `ray start --head`; if the cluster wants a token, set RAY_AUTH_MODE=token") from error
+        raise ValueError(f"there is no Ray cluster{' at ' + address if address else ''} ({error}): set RAY_ADDRESS, or run `ray start --head`; if the cluster requires a token, set RAY_AUTH_MODE=token") from error
 
 
 def catch_term():
-    """`ray job stop` and Kubernetes send SIGTERM: the first one is a KeyboardInterrupt. Returns a list that will have it; Ray passes on only the exception."""
+    """`ray job stop` and Kubernetes send SIGTERM: the first one raises KeyboardInterrupt. Returns a list that will hold the signals; Ray passes on only the exception."""
     caught = []
 
     def note(number, _):
@@ -97,7 +107,7 @@ def catch_term():
 
 
 def interrupted_code(stop_code, number):
-    """That of the signal if weft has saved, or had not started; else how weft has ended."""
+    """The signal's if weft has saved, or had not started; otherwise weft's own."""
     return 128 + number if stop_code in (None, 128 + signal.SIGTERM) else stop_code
 
 
@@ -105,7 +115,7 @@ def train(args):
     from ray.train import TrainingFailedError
     trainer = make_trainer(args)
     connect()
-    caught = catch_term()  # now: Ray has set a handler of its own
+    caught = catch_term()  # only now: Ray has set a handler of its own
     try:
         trainer.fit()
         return 0
@@ -113,13 +123,13 @@ def train(args):
         return interrupted_code(trainer.stop_code, caught[0] if caught else signal.SIGINT)
     except TrainingFailedError as error:
         failures = getattr(error, "worker_failures", {})
-        if not failures or args.quiet or error.__cause__:  # else weft's own lines have said it
+        if not failures or args.quiet or error.__cause__:  # else weft's own lines have reported it
             print(f"error: {error}", file=sys.stderr)
         return next((one.exit_code for one in failures.values()), controller_code(error))
 
 
 def controller_code(error):
-    """Wrong input, storage that cannot be written, or something that may be there the next time."""
+    """2: wrong input, or storage that cannot be written; 75: something that may be there next time."""
     cause = getattr(error, "controller_failure", None)
     is_usage = isinstance(cause, (ValueError, OSError)) and not isinstance(cause, (TimeoutError, ConnectionError))
     return USAGE if is_usage else LOST

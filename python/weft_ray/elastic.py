@@ -20,21 +20,21 @@ def fitting(resources, bundle):
 
 
 def meets(value, condition):
-    """A node's label, or None, and what Ray's selectors may ask for: x, !x, in(x, y), !in(x, y)."""
+    """Whether a node's label, or None, meets one of Ray's selectors: x, !x, in(x, y), !in(x, y)."""
     is_other, rest = condition.startswith("!"), condition.removeprefix("!")
     names = rest[3:-1].split(",") if rest.startswith("in(") and rest.endswith(")") else [rest]
     return (value in [name.strip() for name in names]) != is_other
 
 
 def free_resources():
-    """{node id: what it has free}. Ray's client does not pass the question on, but a task can ask it."""
+    """{node id: what it has free}. Ray's client cannot ask for it, but a task can."""
     if ray.util.client.ray.is_connected():
         return ray.get(ray.remote(num_cpus=0)(available_resources_per_node).remote())
     return available_resources_per_node()
 
 
 def allowed_nodes(settings):
-    """Those that label selectors leave to a worker."""
+    """Those on which label selectors allow a worker."""
     selectors = settings.labels or [{}]
     return [node for node in ray.nodes() if node["Alive"] and
             any(all(meets(node.get("Labels", {}).get(name), text) for name, text in selector.items()) for selector in selectors)]
@@ -44,6 +44,11 @@ def possible_nodes(settings):
     """[(what it has free, what it has)] of the nodes that a worker may be placed on."""
     free = free_resources()
     return [(free.get(node["NodeID"], {}), node["Resources"]) for node in allowed_nodes(settings)]
+
+
+def num_fitting(settings):
+    """How many workers the nodes hold when all they have is free."""
+    return sum(fitting(node["Resources"], settings.bundle) for node in allowed_nodes(settings))
 
 
 def fitting_node(settings):
@@ -57,9 +62,9 @@ def rounded(settings, part):
 
 
 def workers_per_node(settings, nodes):
-    """The largest part of max_workers with which the nodes hold the most, of those that leave the run elastic; the smallest where none fits yet: nodes to come may be small.
+    """The largest divisor of max_workers with which the nodes hold the most workers and the run stays elastic; the smallest where none fits yet: nodes to come may be small.
 
-    Whole nodes come and go, and hold whole tensor-parallel groups. A minimum that is rounded up to them is accepted only where the nodes hold that many.
+    Whole nodes join and leave, and hold whole tensor-parallel groups. A minimum that is rounded up to them is accepted only where the nodes hold that many.
     """
     parts = [part for part in range(settings.tp, settings.ranks, settings.tp) if settings.ranks % part == 0]
     placed = {part: min(settings.ranks, sum(part * (fitting(one, settings.bundle) // part) for one in nodes)) for part in parts}
@@ -70,7 +75,7 @@ def workers_per_node(settings, nodes):
 
 
 def choose_workers_per_node(settings):
-    """By what is free. Ray needs a moment to count what was given back just now."""
+    """By what is free. Ray needs a moment to count what has just been released."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         nodes = possible_nodes(settings)
@@ -90,7 +95,7 @@ class ElasticPlacement:
         self.num_nodes = settings.ranks // self.part
         self.min_nodes = rounded(settings, self.part) // self.part
         if self.min_nodes * self.part > settings.fewest:
-            warn(f"num_workers=({settings.fewest}, {settings.ranks}): whole nodes of {self.part} workers come and go, so that at least {self.min_nodes * self.part} train")
+            warn(f"num_workers=({settings.fewest}, {settings.ranks}): whole nodes of {self.part} workers join and leave, so at least {self.min_nodes * self.part} workers train")
         self.groups = [self.make_group(number) for number in range(self.num_nodes)]
         self.taken = set()  # numbers of groups that have been handed out as nodes
 
@@ -125,7 +130,7 @@ class ElasticPlacement:
         return found
 
     def wait(self):
-        """The nodes that are there, as soon as they are enough."""
+        """The nodes that are placed, as soon as there are enough of them."""
         deadline = time.monotonic() + timeout_s()
         while len(found := self.placed()) < self.min_nodes:
             if time.monotonic() > deadline:
@@ -142,4 +147,4 @@ class ElasticPlacement:
     def missing(self, there):
         return (f"Ray has placed {there} of at least {self.min_nodes} nodes with {self.part} workers each within {timeout_s():g} s "
                 f"(num_workers=({self.settings.fewest}, {self.settings.ranks}), {amount(self.settings.bundle)} each); {cluster_text(self.settings.bundle)}. "
-                f"Add nodes, ask for less, or wait longer ({TIMEOUT_VARIABLE})")
+                f"Add nodes, request fewer workers or resources, or wait longer ({TIMEOUT_VARIABLE})")

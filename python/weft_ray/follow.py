@@ -13,7 +13,7 @@ PROOF_BYTES = 64  # before the position, compared with what was read there
 
 
 class LineFollower:
-    """New complete lines of a file that grows, and that may be cut or replaced (then all of its lines, once more)."""
+    """New complete lines of a file that grows, and that may be truncated or replaced (then all of its lines, again)."""
 
     def __init__(self, path, at_end=False):
         self.path, self.position, self.proof = path, 0, b""
@@ -36,7 +36,7 @@ class LineFollower:
                 if not data.startswith(self.proof):
                     file.seek(0)
                     self.position, self.proof, data = 0, b"", file.read()
-        except OSError:  # not there yet, or the storage fails for a moment (EIO, ESTALE): what weft makes of that is its own matter
+        except OSError:  # not there yet, or the storage fails for a moment (EIO, ESTALE), which weft handles itself
             return []
         return self.take(data[len(self.proof):])
 

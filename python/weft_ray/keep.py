@@ -24,7 +24,7 @@ def step_folders(run_dir):
 
 
 def rank(metrics, score):
-    """Sorts from the worst to the best: no number is worse than any, and of equals the newer is better."""
+    """A key that sorts from the worst to the best: a missing number is the worst, and of equals the newer one is better."""
     name, order = score
     value = metrics.get(name)
     is_number = isinstance(value, (int, float)) and value == value
@@ -32,11 +32,11 @@ def rank(metrics, score):
 
 
 class Keeper:
-    """Deletes what neither is among the best `keep` nor the newest. It remembers the metrics of checkpoints: a file of millions of lines is read once."""
+    """Deletes checkpoints that are neither among the best `keep` nor the newest. It remembers the metrics of checkpoints: a file of millions of lines is read once."""
 
     def __init__(self, run_dir, keep, score):
         self.run_dir, self.keep, self.score, self.known, self.lock = run_dir, keep, score, {}, threading.Lock()
-        for left in glob.glob(os.path.join(glob.escape(run_dir), f"{REMOVING}*")):  # an earlier actor was killed meanwhile
+        for left in glob.glob(os.path.join(glob.escape(run_dir), f"{REMOVING}*")):  # by an earlier actor that was killed
             shutil.rmtree(left, ignore_errors=True)
 
     def prune(self, recent):
@@ -54,7 +54,7 @@ class Keeper:
             self.remove(folders[step])
 
     def remove(self, folder):
-        """Out of weft's sight at once, by a rename; a reader of it ends with an error, as it would in Ray Train."""
+        """Hidden from weft at once, by a rename; whoever is reading it gets an error, as in Ray Train."""
         away = os.path.join(self.run_dir, f"{REMOVING}{os.path.basename(folder)}")
         shutil.rmtree(away, ignore_errors=True)
         try:

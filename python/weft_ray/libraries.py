@@ -1,7 +1,7 @@
 """weft_ray/libraries.py: where the program finds CUDA's libraries, which the wheel does not carry.
 
-The program loads cuBLASLt, cuDNN and NCCL by their names. Those that are not installed in the system's folders may have come
-with NVIDIA's Python packages, as PyTorch's have. This module is sent to nodes by value and uses only the standard library.
+The program loads cuBLASLt, cuDNN and NCCL by their names. Where the system has not installed them, they may have come
+with NVIDIA's Python packages, as those of PyTorch do. This module is sent to nodes by value and uses only the standard library.
 """
 
 import glob
@@ -19,6 +19,6 @@ def cuda_folders():
 
 
 def with_cuda(environment):
-    """The environment of a program that finds them: after the folders that the user has named."""
+    """The environment in which the program finds them; the user's own folders come first."""
     folders = [*filter(None, [environment.get("LD_LIBRARY_PATH")]), *cuda_folders()]
     return {**environment, "LD_LIBRARY_PATH": ":".join(folders)} if folders else dict(environment)

@@ -45,7 +45,7 @@ def cache_folder():
 
 
 def installed_program(digest):
-    """The program of a weft_ray that this node has, if it is the same."""
+    """The program of the weft_ray installed on this node, if it is of the same build."""
     for place in sys.path:
         package = os.path.join(place, "weft_ray")
         try:
@@ -67,7 +67,7 @@ def unpack(data, folder):
 
 
 def is_whole(folder):
-    """Every file is there, with its size: a full disk or somebody who cleaned up may have left a part."""
+    """Whether every file is there, with its size: a full disk or a clean-up may have left only some of them."""
     try:
         with open(os.path.join(folder, SIZES), encoding="utf-8") as file:
             return all(os.path.getsize(os.path.join(folder, name)) == size for name, size in json.load(file).items())
@@ -76,7 +76,7 @@ def is_whole(folder):
 
 
 def sweep(folder):
-    """What an actor that was killed has left half unpacked, and programs that nobody has used for long."""
+    """Deletes what a killed actor has left half unpacked, and programs that have not been used for a long time."""
     def is_older(path, seconds):
         with contextlib.suppress(OSError):  # another actor sweeps too
             return time.time() - os.path.getmtime(path) > seconds
@@ -95,7 +95,7 @@ def clean_environment():
 
 
 def end_with(parent):
-    """Where a raylet has died, Ray gives its node up, but its workers notice many seconds later. Python that was built with an old glibc lacks pidfd_open."""
+    """Ends this process with its raylet: Ray gives the node up at once, but its workers notice only many seconds later. Python built with an old glibc lacks pidfd_open."""
     if hasattr(os, "pidfd_open"):
         try:
             watched = select.poll()
@@ -109,7 +109,7 @@ def end_with(parent):
 
 
 def memory_file(text):
-    """A descriptor of a file that is nowhere on disk, mode 600, and ends with this process. Python that was built with an old glibc lacks memfd_create."""
+    """A descriptor of a file, mode 600, that is on no disk and disappears with this process. Python built with an old glibc lacks memfd_create."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("weft_secret")
         os.fchmod(file, 0o600)
@@ -121,7 +121,7 @@ def memory_file(text):
 
 
 class WeftNode:
-    """One child at a time; poll() says what is new."""
+    """Runs one child at a time; poll() returns what is new."""
 
     def __init__(self):
         self.program = self.child = self.follower = self.keeper = self.folder = self.run_dir = self.endpoint = self.secret_fd = None
@@ -133,7 +133,7 @@ class WeftNode:
         threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
     def describe(self, digest):
-        """What the driver needs to know of this place; the GPU ids are those of this actor."""
+        """What the driver needs to know about this node; the GPU ids are those of this actor."""
         import ray
         context = ray.get_runtime_context()
         ids = context.get_accelerator_ids().get("GPU", [])
@@ -146,21 +146,22 @@ class WeftNode:
         return self.program is not None
 
     def install(self, digest, data):
-        """Into the cache, where the next run finds it; complete or not at all."""
-        os.makedirs(cache_folder(), mode=0o700, exist_ok=True)
-        sweep(cache_folder())
-        draft = tempfile.mkdtemp(dir=cache_folder(), prefix=DRAFT)
+        """Unpacks the program into the cache, where the next run finds it, completely or not at all."""
+        draft = ""
         try:
+            os.makedirs(cache_folder(), mode=0o700, exist_ok=True)
+            sweep(cache_folder())
+            draft = tempfile.mkdtemp(dir=cache_folder(), prefix=DRAFT)
             unpack(data, draft)
-        except OSError:
+        except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
-            raise
+            raise OSError(error.errno, f"weft's program could not be unpacked into {cache_folder()}, which needs {len(data) >> 20} MiB: {error.strerror}") from None
         self.replace(draft, os.path.join(cache_folder(), digest))
         if not self.find_program(digest):
-            raise RuntimeError(f"the program could not be unpacked into {cache_folder()}")
+            raise RuntimeError(f"weft's program could not be unpacked into {cache_folder()}")
 
     def replace(self, draft, folder):
-        """A damaged one makes place; a whole one is that of a run that was faster."""
+        """A damaged one makes way; a whole one comes from a run that was faster."""
         if os.path.exists(folder) and not is_whole(folder):
             with contextlib.suppress(OSError):
                 os.rename(folder, os.path.join(tempfile.mkdtemp(dir=cache_folder(), prefix=DRAFT), "damaged"))
@@ -176,7 +177,7 @@ class WeftNode:
                 os.utime(os.path.dirname(os.path.dirname(self.program)))
 
     def once(self, number, make):
-        """What make() has answered to the call with this number: one whose answer Ray could not deliver is made again."""
+        """What make() has returned for the call with this number: the driver repeats a call whose answer Ray could not deliver."""
         with self.starting:
             if number != self.number:
                 self.answer, self.number = make(), number
@@ -199,7 +200,7 @@ class WeftNode:
             reader.start()
 
     def keep_child(self, words, directory, env, is_started):
-        """A thread that lives as long as the child, which the kernel kills with the thread that started it."""
+        """Runs on a thread that lasts as long as the child, which the kernel kills together with the thread that started it."""
         parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
 
         def begin():
@@ -218,7 +219,7 @@ class WeftNode:
         self.child.wait()
 
     def pass_on(self, source, target, tail):
-        """Lines of the child: to the actor's output, which Ray shows to the driver."""
+        """Copies the child's lines to the actor's output, which Ray shows to the driver."""
         for line in source:
             target.write(line)
             target.flush()
@@ -229,14 +230,14 @@ class WeftNode:
                 self.endpoint = match.group(1)
 
     def train(self, number, *arguments):
-        """The path of the run file."""
+        """Starts `weft train`; returns the path of the run file."""
         return self.once(number, lambda: self.start_train(*arguments))
 
     def start_train(self, place, file_name, text, keys, words, directory, gpus, reported, keep):
-        """The run file goes into a folder that all nodes must see under one path.
+        """The run file goes into a folder that all nodes must see under the same path.
 
         place: (the run directory, ""), or (a folder, name of a folder in it for the copy of a run in an object store). keep: (how many, score), or None.
-        directory: where weft starts, if it is here; None: in that folder.
+        directory: where weft starts, if it exists here; None: in that folder.
         """
         (folder, self.remote_name), self.reported, self.keep, self.since = place, reported, keep, ""
         if self.remote_name:
@@ -276,11 +277,11 @@ class WeftNode:
             return file.read()
 
     def join(self, number, *arguments):
-        """(host, process id) of the agent."""
+        """Starts an agent; returns its (host, process id)."""
         return self.once(number, lambda: self.start_agent(*arguments))
 
     def start_agent(self, endpoint, secret, gpus):
-        """The secret is a file in the actor's memory, which ends with it."""
+        """The secret is a file in the actor's memory, and disappears with the actor."""
         if self.secret_fd is not None:  # of the agent before this one
             os.close(self.secret_fd)
         self.secret_fd = memory_file(secret)
@@ -288,12 +289,12 @@ class WeftNode:
         return socket.gethostname(), self.child.pid
 
     def drop(self, host, pid):
-        """Tells the supervisor that an agent's node is lost, in case that agent lives on."""
+        """Reports to the supervisor that an agent's node is lost, in case the agent is still alive."""
         subprocess.run([self.program, "agent", "--join", self.endpoint, "--secret-file", os.path.join(self.run_dir, "secret"), "--wait", str(REPORT_S),
                         "--lost", f"{host}:{pid}"], env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * REPORT_S, check=False)
 
     def poll(self, wait_s, heard):
-        """What is new within wait_s seconds; at once where something is. heard: how many answers have arrived; the last one is repeated if it has not."""
+        """What is new, as soon as something is, or after wait_s seconds. heard: how many answers the driver has received; the last one is repeated if it was not among them."""
         with self.polling:
             if heard == self.num_said:
                 self.said, self.num_said = self.wait_for_news(time.monotonic() + wait_s), self.num_said + 1
@@ -325,7 +326,7 @@ class WeftNode:
                 "size": self.follower and self.follower.size, "endpoint": self.endpoint, "code": code, "error": self.error() if code else ""}
 
     def prune(self, recent):
-        """On a thread. What could not be deleted now is tried again with the next checkpoint."""
+        """Runs on a thread. What could not be deleted is tried again at the next checkpoint."""
         try:
             self.keeper.prune(recent)
         except Exception as error:
@@ -334,7 +335,7 @@ class WeftNode:
             self.lines.append((line, True))
 
     def restarts(self):
-        """How many the supervisor has used: by its status, which it writes once a second, or by the deaths that it has recorded since."""
+        """How many the supervisor has used, by its status, which it writes once a second, or by the deaths that it has recorded since."""
         if not self.run_dir or not self.child:
             return 0
         deaths = self.follower.deaths.count
@@ -346,7 +347,7 @@ class WeftNode:
             return deaths
 
     def error(self):
-        """The child's last error and what follows it, else its last lines."""
+        """The child's last error and what follows it, or else its last lines."""
         lines = list(self.tail)
         begins = [i for i, line in enumerate(lines) if line.startswith("error:")]
         return "\n".join(lines[begins[-1]:] if begins else lines[-10:])
@@ -366,7 +367,7 @@ class WeftNode:
             self.child.send_signal(number)
 
     def close(self, wait_s=5):
-        """Ends the child, if need be."""
+        """Ends the child if it is still running."""
         self.stop(signal.SIGTERM)
         try:
             if self.child:

@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from weft_ray import follow, keep, libraries, node, program
 
-AGAIN_S, LONGEST_S = 1.0, 60.0  # before an agent that has ended is started again: twice as long each time, until one has lasted for LONGEST_S
+AGAIN_S, LONGEST_S = 1.0, 60.0  # before an agent that has ended is restarted: doubled each time, until one has run for LONGEST_S
 AWAY_S, AWAY_POLL_S = 60.0, 0.5  # how long an actor may be out of reach before it counts as lost, and how often it is asked meanwhile
 
 for module in (follow, keep, libraries, node):  # nodes do not have them
@@ -25,7 +25,8 @@ def warn(text):
 
 def reason(error):
     """What went wrong, without the traceback that Ray adds to what an actor raises."""
-    return str(getattr(error, "cause", None) or error).strip()
+    cause = getattr(error, "cause", None) or error
+    return str(cause).strip() or type(cause).__name__
 
 
 def alive_nodes():
@@ -33,7 +34,7 @@ def alive_nodes():
 
 
 class ApartError(Exception):
-    """Ray has moved the bundles of one node to several."""
+    """Ray has moved the bundles of one node to several nodes."""
 
 
 class Asking:
@@ -57,7 +58,7 @@ class Asking:
 
 
 class Place:
-    """The first actor starts a child. The others hold GPUs: Ray hands out their ids to actors."""
+    """The first actor starts a child. The others only hold GPUs, whose ids Ray hands out to actors."""
 
     def __init__(self, placement, at, runtime_env):
         self.placement, self.node, self.runtime_env = placement, at, runtime_env
@@ -117,7 +118,7 @@ class Place:
             raise ApartError(f"Ray has moved the workers of one node to {' and '.join(addresses)}")
 
     def join(self, endpoint, secret):
-        """An agent, unless there is one, or one has just ended. A node that cannot have one is no reason to end the run."""
+        """Starts an agent, unless there is one, or one has just ended. A node where none can be started does not end the run."""
         try:
             if self.joining is not None and self.joining.has_answer(0):
                 self.agent, self.joining = self.joining.answer, None
@@ -133,7 +134,7 @@ class Place:
         return self.is_joined and self.joining is None
 
     def news(self):
-        """What poll() has answered, or None: the actor is out of reach for a moment. It says again what was not heard."""
+        """What poll() has answered, or None while the actor is out of reach; it then repeats what was not received."""
         polling, self.polling = self.polling, None
         try:
             answer = ray.get(polling)
@@ -167,7 +168,7 @@ class Place:
         self.open()
         self.failed, self.last_error = self.failed + 1, error
         self.wait_longer()
-        warn(f"{self.address or 'a node'} has no agent, and is tried again in {self.join_at - time.monotonic():.0f} s: {reason(error)}")
+        warn(f"no agent could be started on {self.address or 'a node'}; next try in {self.join_at - time.monotonic():.0f} s: {reason(error)}")
 
     def note_end(self, code, error):
         """The agent has ended. If the run goes on without it, it is needed again."""
@@ -175,7 +176,7 @@ class Place:
         self.wait_longer()
         if code:
             self.failed, self.last_error = self.failed + 1, RuntimeError(error)
-            warn(f"the agent on {self.address} has ended with {code}\n{error}")
+            warn(f"the agent on {self.address} exited with {code}\n{error}")
 
     def wait_longer(self):
         now = time.monotonic()

@@ -1,6 +1,8 @@
 """weft_ray/placement.py: a placement group with one bundle per rank, and the nodes that Ray chose for it."""
 
+import contextlib
 import os
+import threading
 import time
 from dataclasses import dataclass
 
@@ -8,7 +10,7 @@ import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from weft_ray import program
-from weft_ray.place import alive_nodes
+from weft_ray.place import alive_nodes, warn
 
 TIMEOUT_VARIABLE, TIMEOUT_S = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", 60.0  # Ray Train's own
 WAIT_S = 1
@@ -44,14 +46,31 @@ def amount(resources):
 
 
 def cluster_text(names):
-    """What the cluster has of these resources."""
+    """What the cluster has of these resources, and how much of it is free."""
     there, free = ray.cluster_resources(), ray.available_resources()
     return (f"the cluster has {amount({name: there.get(name, 0.0) for name in names})}, "
             f"of which {amount({name: free.get(name, 0.0) for name in names})} is free")
 
 
+@contextlib.contextmanager
+def warn_while_waiting(what):
+    """Ray Data waits silently, and without end, where others hold every CPU: they may finish, so that this is not an error."""
+    is_done, begin = threading.Event(), time.monotonic()
+
+    def warn_again():
+        while not is_done.wait(timeout_s()):
+            with contextlib.suppress(Exception):  # Ray, which the other thread may be starting or ending
+                warn(f"{what} after {time.monotonic() - begin:.0f} s: Ray Data needs a free CPU for them; {cluster_text(['CPU'])}. "
+                     "If none becomes free, stop other jobs or add nodes; in a Tune trial leave CPUs for Ray Data")
+    threading.Thread(target=warn_again, daemon=True).start()
+    try:
+        yield
+    finally:
+        is_done.set()
+
+
 class Placement:
-    """Use it in a `with`: its end gives the resources back."""
+    """A context manager, which releases the resources at its end."""
 
     def __init__(self, settings):
         self.settings, self.archive, self.num_nodes = settings, Archive(), 0
@@ -62,7 +81,7 @@ class Placement:
         return placement_group([dict(self.settings.bundle)] * self.settings.ranks, strategy=self.settings.strategy, **labels)
 
     def place_again(self):
-        """After Ray has moved some of the bundles: all of them, by the strategy."""
+        """Places all bundles anew, by the strategy, after Ray has moved some of them."""
         remove_placement_group(self.group)
         self.group = self.make_group()
 
@@ -73,7 +92,7 @@ class Placement:
         remove_placement_group(self.group)
 
     def wait(self):
-        """The nodes, the one of bundle 0 first. TimeoutError: with what is asked for and what there is."""
+        """The nodes, that of bundle 0 first. TimeoutError: what was requested, and what the cluster has."""
         deadline = time.monotonic() + timeout_s()
         while not self.group.wait(WAIT_S):  # no signal is heard meanwhile
             if time.monotonic() >= deadline:
@@ -92,7 +111,7 @@ class Placement:
         all_of_it = {name: value * self.settings.ranks for name, value in self.settings.bundle.items()}
         return (f"Ray has not placed {self.settings.ranks} workers ({self.settings.strategy}) within {timeout_s():g} s: they need "
                 f"{amount(all_of_it)}, {amount(self.settings.bundle)} each; {cluster_text(all_of_it)}. "
-                f"Add nodes, ask for less, or wait longer ({TIMEOUT_VARIABLE})")
+                f"Add nodes, request fewer workers or resources, or wait longer ({TIMEOUT_VARIABLE})")
 
     def nodes(self):
         places = {}
@@ -100,9 +119,13 @@ class Placement:
             places.setdefault(node, []).append(bundle)
         sizes = sorted({len(bundles) for bundles in places.values()})
         if len(sizes) > 1:
-            raise ValueError(f"Ray has placed {', '.join(str(len(b)) for b in places.values())} workers on {len(places)} nodes, and weft needs "
-                             "as many on each: use placement_strategy=\"STRICT_PACK\", \"SPREAD\" or \"STRICT_SPREAD\", or "
+            raise ValueError(f"Ray has placed {', '.join(str(len(b)) for b in places.values())} workers on {len(places)} nodes, but weft needs "
+                             "the same number on each node: use placement_strategy=\"STRICT_PACK\", \"SPREAD\" or \"STRICT_SPREAD\", or "
                              "resources_per_worker of which a node holds a number that divides num_workers")
+        if sizes[0] % self.settings.tp:
+            raise ValueError(f"Ray has placed {sizes[0]} workers on each of {len(places)} nodes, but weft needs whole tensor-parallel groups on a node, and "
+                             f"parallel.tp={self.settings.tp} does not divide {sizes[0]}: use placement_strategy=\"PACK\" or \"STRICT_PACK\", a smaller "
+                             "parallel.tp, or resources_per_worker of which a node holds a multiple of parallel.tp")
         self.num_nodes = len(places)
         return [Node(node, self.group, tuple(bundles)) for node, bundles in places.items()]
 

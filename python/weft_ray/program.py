@@ -13,7 +13,7 @@ PROGRAM = PACKAGE / "bin/weft"
 
 
 def main():
-    """Becomes the program: same process, so that signals, exit code and terminal are its own. Ray needs Python."""
+    """Replaces this process by the program, so that signals, exit code and terminal are its own; only --engine ray needs Python."""
     words = sys.argv[1:]
     if words[:1] == ["train"] and ("--engine=ray" in words or ("--engine", "ray") in zip(words, words[1:])):
         from weft_ray import command
@@ -22,15 +22,15 @@ def main():
 
 
 def digest():
-    """Of program and libraries, written when the wheel was made."""
+    """A hash of program and libraries, written when the wheel was made."""
     path = PACKAGE / "DIGEST"
     if not path.exists():
-        raise FileNotFoundError(f"{PACKAGE} has no program: install the wheel that `make wheel` makes")
+        raise FileNotFoundError(f"{PACKAGE} has no program: install the wheel that `make wheel` builds")
     return path.read_text().strip()
 
 
 def has_cuda():
-    """The wheel is one of `make wheel CUDA=1`, which marks it."""
+    """Whether the wheel was made by `make wheel CUDA=1`, which marks it."""
     return (PACKAGE / "CUDA").exists()
 
 

@@ -10,7 +10,7 @@ from weft_ray.keep import rank
 
 
 def open_storage(settings):
-    """(file system, the run directory in it). ValueError: the Result could not be made; better known before training than after it."""
+    """(file system, the run directory in it). ValueError: the Result could not be made, which is checked before training."""
     if not settings.is_remote:
         return pyarrow.fs.LocalFileSystem(), settings.run_dir
     try:
@@ -18,8 +18,8 @@ def open_storage(settings):
         filesystem.get_file_info(path)
         return filesystem, path
     except OSError as error:
-        raise ValueError(f"{settings.run_dir} cannot be read here ({error}): the program that calls fit() needs the keys and the endpoint of the "
-                         "object store too (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)") from error
+        raise ValueError(f"{settings.run_dir} cannot be read here ({error}): the program that calls fit() also needs the keys and the endpoint of the "
+                         "object store (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)") from error
 
 
 def stored_steps(settings, storage):

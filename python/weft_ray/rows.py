@@ -27,7 +27,7 @@ def template_columns(texts):
 
 
 def check_dataset(name, dataset, columns, any_type):
-    """It has the columns, with text or numbers in them; any_type: a column that may hold anything (chat messages)."""
+    """Raises a ValueError unless the Dataset has the columns, with text or numbers in them; any_type: a column that may hold anything (chat messages)."""
     import pyarrow
     schema = dataset.schema()
     if schema is None:
@@ -55,11 +55,26 @@ def is_string_view(kind):
     return getattr(pyarrow.types, "is_string_view", lambda _: False)(kind)
 
 
+def failure_text(error):
+    """Without tracebacks. The cause of a function's failure, which Ray Data wraps, reaches this process only as text."""
+    cause = getattr(error, "cause", None) or error
+    first, sign, _ = str(error).partition("\n\nThe above exception was the direct cause")
+    return "\n".join([*first.splitlines()[-1:]] * bool(sign) + [str(cause).strip() or type(cause).__name__])
+
+
+def read_batches(dataset, columns, name):
+    """Whatever fails in here is the Dataset's failure, not that of the file that its rows are written to."""
+    try:
+        dataset.context.execution_options.preserve_order = True
+        yield from dataset.select_columns(columns).iter_batches(batch_size=ROWS, batch_format="pyarrow")
+    except Exception as error:
+        raise RuntimeError(f"datasets[{name!r}] cannot be read: {failure_text(error)}") from None
+
+
 def write_draft(dataset, columns, name, draft):
     import pyarrow.parquet
-    dataset.context.execution_options.preserve_order = True
     writer = None
-    for batch in dataset.select_columns(columns).iter_batches(batch_size=ROWS, batch_format="pyarrow"):
+    for batch in read_batches(dataset, columns, name):
         batch = batch.select(columns).replace_schema_metadata(None).combine_chunks()
         writer = writer or pyarrow.parquet.ParquetWriter(draft, pyarrow.schema(
             [field.with_type(pyarrow.string()) if is_string_view(field.type) else field for field in batch.schema]))
@@ -70,7 +85,7 @@ def write_draft(dataset, columns, name, draft):
 
 
 def put_new(draft, path):
-    """False: there is one already. A link, unlike a rename, does not replace one that was made meanwhile."""
+    """False: the file exists already. A link, unlike a rename, does not replace one that was made in the meantime."""
     if os.path.exists(path):
         return False
     try:
@@ -94,7 +109,7 @@ def has_same_rows(one, other):
 
 
 def sweep(folder, name):
-    """Drafts of tasks that were killed."""
+    """Deletes drafts of tasks that were killed."""
     for place in glob.glob(os.path.join(glob.escape(folder), f".{name}-*")):
         with contextlib.suppress(OSError):
             if time.time() - max(os.path.getmtime(path) for path in (place, *glob.glob(os.path.join(glob.escape(place), "*")))) > DRAFT_S:
@@ -102,9 +117,9 @@ def sweep(folder, name):
 
 
 def place_rows(draft, folder, name):
-    """(path, whether the file is new there beside another). A file is never replaced: it may be that of a run, which may be going on.
+    """(path, whether it is a new file next to an existing one). A file is never replaced: a run may be reading it.
 
-    Other rows than those of the file that is there get a name of their own, by which weft knows them as other ones and refuses them.
+    Rows that differ from those of the existing file get a name of their own, by which weft recognizes and refuses them.
     """
     digest = hashlib.sha256()
     with open(draft, "rb") as file:
@@ -116,11 +131,11 @@ def place_rows(draft, folder, name):
             return path, number > 0
         if filecmp.cmp(path, draft, shallow=False) or has_same_rows(path, draft):
             return path, False
-    raise RuntimeError(f"{path} is there, and is not what its name says")
+    raise RuntimeError(f"{path} exists, but does not hold the rows that its name stands for; remove it")
 
 
 def write_rows(dataset, columns, folder, name):
-    """As place_rows. A file that is there and the same is left alone: a run that resumes finds the file that it knows."""
+    """As place_rows. An existing file with the same rows is left alone: a run that resumes finds the file that it started with."""
     os.makedirs(folder, exist_ok=True)
     sweep(folder, name)
     with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}-") as place:

@@ -1,4 +1,4 @@
-"""weft_ray/run.py: one attempt of a run on the nodes that Ray has placed, and what is heard of it."""
+"""weft_ray/run.py: one attempt of a run on the nodes that Ray has placed, and what it reports."""
 
 import hashlib
 import ipaddress
@@ -25,6 +25,7 @@ USAGE, LOST = 2, 75  # exit codes: wrong input; the same command resumes (docs/c
 HELD, HELD_S, HELD_PAUSE_S = re.compile(r"another process is training in |is held: .* is training there"), 120.0, 2.0  # the run's lock, or its lease
 STARTS = 3  # of an agent, before a node is given up on which none was ever there
 PLACINGS, PLACE_S = 3, 1.0
+KINDS = (TimeoutError, ConnectionError, OSError, ValueError)  # of errors on a node, as the driver raises them: exit codes depend on them
 OPENINGS = 10  # times timeout_s(), for actors and their runtime environment
 
 
@@ -42,7 +43,7 @@ class WeftError(RuntimeError):
 class SupervisorLost(Exception):
     """The actor of the first node, or `weft train` in it, was killed: the run may be started again."""
 
-    is_apart = False  # Ray must place all workers again
+    is_apart = False  # whether Ray must place all workers again
 
 
 def make_context(trainer):
@@ -51,16 +52,25 @@ def make_context(trainer):
         return TrainRunContext(run_config=trainer.run_config, train_loop_config=trainer.train_loop_config, scaling_config=trainer.scaling_config,
                                backend_config=BackendConfig(), dataset_config=DataConfig())
     except (TypeError, ValueError) as error:
-        raise RuntimeError(other_ray(error)) from error
+        raise ImportError(other_ray(error)) from error
 
 
-def storage_error(error, folder, where="Ray's node"):
-    """In place of the traceback of a task or an actor that cannot write; None: it is something else."""
-    cause = getattr(error, "cause", None)
-    if not isinstance(cause, OSError):
-        return None
-    text = f"{where} cannot write {folder}: {cause}. Use a RunConfig(storage_path), or checkpoint.fallback with s3://, that all nodes can write"
-    return ControllerError(cause if isinstance(cause, (TimeoutError, ConnectionError)) else OSError(text))
+def remote_error(error, where, folder=None):
+    """A ControllerError in place of the traceback of a task or an actor. folder: what it writes, which an OSError then is about."""
+    cause = getattr(error, "cause", None) or error
+    text = f"{where}: {reason(error)}" if where else reason(error)
+    if folder and isinstance(cause, OSError):
+        text = (f"{where or 'a task on Ray'} cannot write {folder}: {reason(error)}. Set RunConfig(storage_path) (with s3://: checkpoint.fallback) to a folder that "
+                "every node can write to")
+    return ControllerError(next((kind for kind in KINDS if isinstance(cause, kind)), RuntimeError)(text))
+
+
+def is_loopback(address):
+    """Ray may also have been given the name of a host, which other machines can resolve."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 class Run:
@@ -76,7 +86,6 @@ class Run:
         self.endpoint = self.secret = None
         self.look_at = 0.0  # for more nodes
         self.workers = self.settings.ranks  # that train now: an elastic run may have fewer
-        self.context = make_context(trainer)
 
     @property
     def head(self):
@@ -84,13 +93,13 @@ class Run:
 
     @property
     def head_ranks(self):
-        """Those of the first node."""
+        """The ranks of the first node."""
         return list(range(len(self.head.node.bundles))) if self.places else [0]
 
     # ---------------------------------------------------------------- start
 
     def open(self):
-        """At the first attempt what fails here would fail again: no worker has run yet. Later a node may be missing, or get lost."""
+        """At the first attempt what fails here would fail again: no worker has run yet. Later a node may be missing or be lost."""
         try:
             nodes = self.wait_for_nodes()
             self.settings.check_nodes(self.placement.num_nodes)
@@ -99,16 +108,16 @@ class Run:
                 self.wait_for(place)
             self.check_address()
         except (TimeoutError, ValueError, RayError, ApartError) as error:
-            if not self.is_first and isinstance(error, (TimeoutError, RayError, ApartError)) and not isinstance(error, RayTaskError):
+            if not self.is_first and isinstance(error, (TimeoutError, RayError, ApartError)):
                 raise self.lost(f"the actors could not be started: {reason(error)}", error) from error
             raise ControllerError(error) from error
 
     def check_address(self):
-        """Of the first node, where the others must reach it."""
-        if self.placement.num_nodes > 1 and ipaddress.ip_address(self.head.address).is_loopback:
-            raise ValueError(f"ScalingConfig(num_workers={self.trainer.scaling_config.num_workers}) is {self.placement.num_nodes} nodes, but this cluster's addresses are "
-                             f"of one machine alone ({self.head.address}): start it with `ray start --head --node-ip-address=` an address of the network, "
-                             "or give num_workers one number that this machine can hold")
+        """Of the first node, which the others must be able to reach."""
+        if self.placement.num_nodes > 1 and is_loopback(self.head.address):
+            raise ValueError(f"ScalingConfig(num_workers={self.trainer.scaling_config.num_workers}) needs {self.placement.num_nodes} nodes, but this cluster's addresses "
+                             f"({self.head.address}) cannot be reached from other machines: start it with `ray start --head --node-ip-address=ADDRESS`, an address of the "
+                             "network, or set num_workers to a single number that this machine can hold")
 
     def wait_for_nodes(self):
         tries = PLACINGS
@@ -118,12 +127,12 @@ class Run:
             except TimeoutError as error:
                 if self.is_first:
                     raise
-                warn(f"{error}. The run goes on as soon as they are there")
-            except ValueError as error:  # weft needs as many on each node; Ray has moved those of a lost one, or not yet counted what tasks of Ray Data have given back
+                warn(f"{error}. The run continues as soon as they are there")
+            except ValueError as error:  # Ray has moved the workers of a lost node, or not yet counted what tasks of Ray Data have released
                 tries -= 1
                 if tries == 0:
                     raise
-                warn(f"{error}. They are placed again")
+                warn(f"{error}. Placing them again")
                 time.sleep(PLACE_S)
                 self.placement.place_again()
 
@@ -131,8 +140,11 @@ class Run:
         begin = time.monotonic()
         for count in range(1, OPENINGS + 1):
             while time.monotonic() < begin + count * timeout_s():
-                if place.is_open(wait_s=1.0):
-                    return
+                try:
+                    if place.is_open(wait_s=1.0):
+                        return
+                except RayTaskError as error:  # raised by the actor's own code: a full disk, a home that cannot be written
+                    raise remote_error(error, place.address or f"node {place.node.id[:12]}") from None
             warn(f"Ray has not started the actors on node {place.node.id[:12]} within {count * timeout_s():g} s")
         raise TimeoutError(f"Ray has not started the actors on node {place.node.id[:12]}, or they have not unpacked weft, within {OPENINGS * timeout_s():g} s. "
                            f"Look at that node, or wait longer ({TIMEOUT_VARIABLE})")
@@ -147,7 +159,7 @@ class Run:
                 "launch.interface": self.head.address if self.placement.num_nodes > 1 else "lo", **self.restart_keys()}
 
     def restart_keys(self):
-        """What is left of the budget. One rank has no supervisor, and weft would warn of keys without effect."""
+        """What is left of the budget. A single rank has no supervisor, and weft would warn that these keys have no effect."""
         limit = self.settings.max_failures
         return {"launch.max_restarts": limit if limit < 0 else limit - self.earlier, "launch.restart_reset_steps": 0} if self.settings.ranks > 1 else {}
 
@@ -156,8 +168,8 @@ class Run:
         if self.settings.fewest < self.settings.ranks:
             return None  # nodes that come later have that one
         directory = self.head.directory or os.getcwd()
-        answers = [place.first.enters.remote(directory) for place in self.places]
-        return directory if all([self.is_seen(answer) for answer in answers]) else None
+        answers = [(place, place.first.enters.remote(directory)) for place in self.places]
+        return directory if all([self.is_seen(*pair) for pair in answers]) else None
 
     def start(self):
         """weft train, in the first node's actor."""
@@ -167,18 +179,18 @@ class Run:
         try:
             path = self.head.ask(lambda actor: actor.train.remote(number, *arguments))
         except RayTaskError as error:
-            raise storage_error(error, self.settings.place[0], self.head.address) or error from None
+            raise remote_error(error, self.head.address, self.settings.place[0] or "its cache folder") from None
         self.check_storage(path)
 
     def run_program(self):
-        """(exit code, error) of weft train. After a loss the one before it may hold the run's lock for a while: it lives on, or its node's storage has not noticed."""
+        """(exit code, error) of weft train. After a loss the previous one may hold the run's lock for a while: it is still alive, or its node's storage has not noticed."""
         deadline = time.monotonic() + HELD_S
         while True:
             self.start()
             code, error = self.follow()
             if self.is_first or code != USAGE or not HELD.search(error) or time.monotonic() > deadline:
                 return code, error
-            warn(f"the run's directory is not free yet, and weft train is started again\n{error}")
+            warn(f"the run's directory is not free yet; starting weft train again\n{error}")
             time.sleep(HELD_PAUSE_S)
 
     def train(self):
@@ -189,14 +201,14 @@ class Run:
             if code < 0:
                 self.report_kill(f"weft train was killed by signal {-code}")
             if code > 0:
-                error = error if self.trainer.words else with_python_words(error)  # words: of the command line
+                error = error if self.trainer.words else with_python_words(error)  # words: given on the command line
                 raise WorkerGroupError(f"weft train exited with {code}\n{error}", self.worker_failures(code, error))
             return self.result()
         except ApartError as error:
             raise self.lost(str(error), error) from error
-        except RayTaskError as error:  # of the actor's own code: storage that cannot be written
-            raise ControllerError(error) from error
-        except RayError as lost:  # its death, the node's memory, an object that went with a node: Ray has many names for it
+        except RayTaskError as error:  # raised by the actor's own code: storage that cannot be read
+            raise remote_error(error, self.head.address) from None
+        except RayError as lost:  # its death, the node's memory, an object lost with a node: Ray has many names for it
             raise SupervisorLost(f"the actor of the first node is lost: {lost}") from lost
 
     def report_kill(self, text):
@@ -211,30 +223,30 @@ class Run:
             steps = stored_steps(self.settings, storage)
             return make_result(self.settings, storage, *self.head.ask(lambda actor: actor.summary.remote(steps)))
         except OSError as error:
-            raise ControllerError(RuntimeError(f"training is complete, but {self.settings.run_dir} cannot be read: {error}. The same fit() returns its Result")) from error
+            raise ControllerError(RuntimeError(f"training is complete, but {self.settings.run_dir} cannot be read: {error}. Calling fit() again returns its Result")) from error
 
     def check_storage(self, path):
         """Nodes that join later are checked by weft itself, and so is one whose actor is lost meanwhile."""
         others = [place for place in self.places[1:] if not place.opening and place.installing is None]
         seen = [(place, place.first.sees.remote(path)) for place in others]
-        blind = [place.address for place, sees in seen if not self.is_seen(sees)]
+        blind = [place.address for place, sees in seen if not self.is_seen(place, sees)]
         if blind:
             raise ControllerError(ValueError(f"{', '.join(blind)} cannot see {path}, which the first node, {self.head.address}, has written: the storage is not "
-                                             f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
+                                             f"shared. Set RunConfig(storage_path) (with s3://: checkpoint.fallback) to a folder that every node sees"))
 
     def check_rows(self):
-        """A task has written them, on any node."""
+        """They were written by a task, which may have run on any node."""
         for name in self.settings.datasets:
             path, = self.settings.keys[f"data.{name}"]
             if not self.head.ask(lambda actor, path=path: actor.sees.remote(path)):
-                raise ControllerError(ValueError(f"{self.head.address} cannot see {path}, which Ray has written on another node: the storage is not "
-                                                 f"shared. Use a storage_path (or checkpoint.fallback, with s3://) that all nodes see"))
+                raise ControllerError(ValueError(f"{self.head.address} cannot see {path}, which was written on another node: the storage is not "
+                                                 f"shared. Set RunConfig(storage_path) (with s3://: checkpoint.fallback) to a folder that every node sees"))
 
-    def is_seen(self, answer):
+    def is_seen(self, place, answer):
         try:
             return ray.get(answer)
-        except RayTaskError:
-            raise
+        except RayTaskError as error:
+            raise remote_error(error, place.address) from None
         except RayError:
             return True
 
@@ -244,7 +256,7 @@ class Run:
     # ---------------------------------------------------------------- watch
 
     def follow(self):
-        """Waits for the end of the supervisor: (exit code, error)."""
+        """Waits for the supervisor to end: (exit code, error)."""
         try:
             return self.watch()
         except KeyboardInterrupt:  # Ctrl-C, or a notebook's stop button: the step is completed and saved
@@ -252,14 +264,14 @@ class Run:
             raise
 
     def save(self):
-        """trainer.stop_code: how weft train ended, 75 where that is not known."""
+        """Sets trainer.stop_code: how weft train ended, 75 where that is not known."""
         self.trainer.stop_code = LOST
         try:
             self.head.first.stop.remote(signal.SIGTERM)
             if end := self.watch(time.monotonic() + SAVE_S):
                 self.trainer.stop_code = end[0] if end[0] >= 0 else LOST
             else:
-                warn(f"weft train has not ended within {SAVE_S:g} s and is killed: the last step may not be saved")
+                warn(f"weft train has not ended within {SAVE_S:g} s and will be killed: the last step may not be saved")
         except (RayError, ApartError) as error:
             warn(f"the last step may not be saved: {reason(error)}")
 
@@ -304,31 +316,31 @@ class Run:
             if news and news["code"] is not None:
                 place.note_end(news["code"], news["error"])
         except RayError as error:
-            self.head.first.drop.remote(*place.agent)  # Ray's word counts: the agent may live on, and its node is needed no more
+            self.head.first.drop.remote(*place.agent)  # Ray decides: the agent may still be alive, but its node is no longer needed
             place.open_again(error)
 
     def take_more(self):
-        """Nodes that Ray has found since, of an elastic run."""
+        """Nodes that Ray has found since, for an elastic run."""
         if time.monotonic() < self.look_at:
             return
         self.look_at = time.monotonic() + LOOK_S
         self.places += [Place(self.placement, at, self.trainer.run_config.worker_runtime_env) for at in self.placement.more()]
 
     def join_others(self):
-        """Agents of the other nodes, once the supervisor has said where it listens."""
+        """Starts the agents of the other nodes, once the supervisor has printed where it listens."""
         if self.secret is None:
             self.secret = self.head.ask(lambda actor: actor.secret.remote())
         for place in self.places[1:]:
             place.join(self.endpoint, self.secret)
 
     def check_agents(self):
-        """Before the first step the run would wait without end for a node that cannot have an agent; later the others go on, or wait for it."""
+        """Before the first step the run would wait forever for a node where no agent can be started; later the others go on, or wait for it."""
         if not self.is_first or self.has_reported:
             return
         without = [place for place in self.places[1:] if place.failed >= STARTS]
         if len(self.places) - len(without) < self.placement.min_nodes and without:
             place = without[0]
-            raise ControllerError(RuntimeError(f"no agent could be started on {place.address or place.node.id[:12]}, which was tried {place.failed} times: "
+            raise ControllerError(RuntimeError(f"no agent could be started on {place.address or place.node.id[:12]} in {place.failed} attempts: "
                                                f"{reason(place.last_error)}")) from place.last_error
 
     # ---------------------------------------------------------------- callbacks
@@ -337,12 +349,12 @@ class Run:
         """By the arguments' names, as Ray Train does. A callback that fails ends the run, as there."""
         for callback in self.trainer.run_config.callbacks:
             try:
-                getattr(callback, name)(run_context=self.context, **arguments)
+                getattr(callback, name)(run_context=self.trainer.run_context, **arguments)
             except Exception as error:
                 raise ControllerError(error) from error
 
     def report(self, metrics, folder):
-        """A new step after a death: that was not the end."""
+        """A new step after a death shows that it did not end the run."""
         self.has_reported = True
         if folder:
             self.has_saved = True
@@ -354,14 +366,14 @@ class Run:
 
     def report_failures(self, failures):
         for ranks, message in failures:
-            if not ranks and self.died:  # the run has ended for want of a node whose loss was reported
+            if not ranks and self.died:  # the run has ended because no node has replaced one whose loss was reported
                 continue
             self.died = dict.fromkeys(ranks or [0], message)
             self.call_back("after_exception", worker_exceptions=self.worker_failures(LOST, message))
 
     def close(self):
         """Children end with their actors."""
-        closing = [place.first.close.remote() for place in self.places if not place.opening]  # else nobody answers
+        closing = [place.first.close.remote() for place in self.places if not place.opening]  # the others would not answer
         if closing:
             ray.wait(closing, num_returns=len(closing), timeout=CLOSE_S)
         for place in self.places:

@@ -11,12 +11,13 @@ from ray.train import FailureConfig, LoggingConfig, ScalingConfig, UserCallback
 
 from weft_ray import program
 from weft_ray.hints import OWNED
+from weft_ray.placement import warn_while_waiting
 from weft_ray.rows import check_dataset, template_columns
 
 BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
-SCORES = (*BEST, "loss", "grad_norm", "step", "tokens")  # what a checkpoint may be ranked by
-ALL = 1_000_000_000  # checkpoints to keep: no run has more
-JOIN_TIMEOUT_S = 604_800  # the longest that weft knows
+SCORES = (*BEST, "loss", "grad_norm", "step", "tokens")  # what checkpoints may be ranked by
+ALL = 1_000_000_000  # checkpoints to keep: checkpoint.keep has no word for all of them
+JOIN_TIMEOUT_S = 604_800  # the longest that weft accepts
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Settings:
 
     def check_nodes(self, nodes):
         if self.is_remote and nodes > 1 and not self.fallback:
-            raise ValueError(f"RunConfig(storage_path={self.storage!r}) on {nodes} nodes: the run's local copy must be in a folder that all nodes see; "
+            raise ValueError(f"RunConfig(storage_path={self.storage!r}) on {nodes} nodes: the run's local copy must be in a folder that every node sees; "
                              "set checkpoint.fallback to one")
 
 
@@ -84,38 +85,38 @@ def refuse_unknown(config, known):
     for field in fields(config):
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if field.name not in known and getattr(config, field.name) != default:
-            refuse(f"{type(config).__name__}({field.name})", getattr(config, field.name), "it is not known to this version of weft")
+            refuse(f"{type(config).__name__}({field.name})", getattr(config, field.name), "this version of weft does not know it")
 
 
 def parse_yaml(what, text):
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ValueError(f"{what} is no YAML: {error}") from error
+        raise ValueError(f"{what} is not YAML: {error}") from error
 
 
 def check_whole(key, value, least):
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{key}={value!r}: a whole number of at least {least} was expected")
+        raise ValueError(f"{key}={value!r}: expected a whole number of at least {least}")
     return value
 
 
 def check_text(key, value):
     if not isinstance(value, str):
-        raise ValueError(f"{key}={value!r}: text was expected")
+        raise ValueError(f"{key}={value!r}: expected text")
     return value
 
 
 def plain(what, value):
-    """As JSON has it; numbers of numpy, such as Tune's, become Python's."""
+    """The value as JSON has it; numbers of numpy, such as Tune's, become Python's."""
     def number(one):
         if getattr(one, "ndim", None) == 0 and hasattr(one, "item"):
             return one.item()
-        raise TypeError(f"{one!r} is of {type(one).__name__}")
+        raise TypeError(f"{one!r} has the type {type(one).__name__}")
     try:
         return json.loads(json.dumps(value, default=number))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{what}: {error}; text, numbers, true, false, null and lists of them were expected") from error
+        raise ValueError(f"{what}: {error}; expected text, numbers, true, false, null or lists of them") from error
 
 
 def read_run(run):
@@ -126,14 +127,14 @@ def read_run(run):
     try:
         text = Path(run).read_text(encoding="utf-8")
     except TypeError as error:
-        raise ValueError(f"{run!r} is no run file: a path, or a dict with its keys, was expected") from error
+        raise ValueError(f"{run!r} is not a run file: expected a path, or a dict with its keys") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{run} is no run file: it is not text in UTF-8") from error
+        raise ValueError(f"{run} is not a run file: it is not UTF-8 text") from error
     except OSError as error:
         raise type(error)(f"the run file {os.path.abspath(run)} cannot be read: {error.strerror}") from None
     sections = parse_yaml(run, text)
     if not isinstance(sections, dict):
-        raise ValueError(f"{run} is no run file: sections were expected (docs/keys.md)")
+        raise ValueError(f"{run} is not a run file: expected sections (docs/keys.md)")
     return text, sections
 
 
@@ -147,7 +148,7 @@ def find_key(sections, key):
 
 def check_keys(config):
     if not isinstance(config, dict):
-        raise ValueError(f"train_loop_config={config!r}: a dict was expected, like {{\"train.lr\": 1e-5}}")
+        raise ValueError(f"train_loop_config={config!r}: expected a dict, like {{\"train.lr\": 1e-5}}")
     for key, value in config.items():
         if isinstance(value, dict):
             names = ", ".join(f'"{key}.{name}": {one!r}' for name, one in value.items())
@@ -155,14 +156,14 @@ def check_keys(config):
         if key in OWNED:
             raise ValueError(f"train_loop_config: {key} is decided by {OWNED[key]}; remove it")
         if not isinstance(key, str) or not key:
-            raise ValueError(f"train_loop_config: {key!r} is no key of a run file, like \"train.lr\"")
+            raise ValueError(f"train_loop_config: {key!r} is not a key of a run file, like \"train.lr\"")
 
 
 def check_ranks(scaling, sections, config):
     """(num_workers, the fewest, tp); num_workers, or the larger of two, must be dp x tp."""
     fewest, most = scaling.num_workers if isinstance(scaling.num_workers, tuple) else (scaling.num_workers, scaling.num_workers)
     if fewest < most and scaling.placement_strategy != "PACK":
-        refuse("ScalingConfig(placement_strategy)", scaling.placement_strategy, "with num_workers=(min, max) it is \"PACK\": as many workers per node as fit")
+        refuse("ScalingConfig(placement_strategy)", scaling.placement_strategy, "num_workers=(min, max) requires \"PACK\": as many workers per node as fit")
     if fewest == 0:
         refuse("ScalingConfig(num_workers)", 0, "there is no local mode; `weft train` runs without Ray")
     sizes = {}
@@ -174,21 +175,21 @@ def check_ranks(scaling, sections, config):
         raise ValueError(f"ScalingConfig(num_workers={scaling.num_workers}), but parallel.dp={sizes['parallel.dp']} x "
                          f"parallel.tp={sizes['parallel.tp']} needs {wanted}: one worker is one rank")
     if fewest < most and sizes["parallel.dp"] == 1:
-        refuse("ScalingConfig(num_workers)", scaling.num_workers, f"with parallel.dp=1 and parallel.tp={wanted} there is nothing smaller; use one number")
+        refuse("ScalingConfig(num_workers)", scaling.num_workers, f"with parallel.dp=1 and parallel.tp={wanted} there is no smaller number of workers; give a single one")
     return wanted, fewest, sizes["parallel.tp"]
 
 
 def read_scaling(scaling, sections, config):
     """(bundle, keys)"""
     refuse_changed(scaling, ScalingConfig(), ("use_tpu", "topology"), "weft has no TPU back end")
-    refuse_changed(scaling, ScalingConfig(), ("elastic_resize_monitor_interval_s",), "nodes join as soon as Ray has them")
+    refuse_changed(scaling, ScalingConfig(), ("elastic_resize_monitor_interval_s",), "nodes join as soon as Ray has placed them")
     refuse_unknown(scaling, {"num_workers", "use_gpu", "resources_per_worker", "placement_strategy", "label_selector",
                              "accelerator_type", "use_tpu", "topology", "elastic_resize_monitor_interval_s", "trainer_resources"})
     cpus, gpus = scaling.num_cpus_per_worker, scaling.num_gpus_per_worker
     if gpus != (1 if scaling.use_gpu else 0):
-        refuse("ScalingConfig(resources_per_worker)", scaling.resources_per_worker, "a rank has one GPU with use_gpu=True, else none")
+        refuse("ScalingConfig(resources_per_worker)", scaling.resources_per_worker, "a rank has one GPU with use_gpu=True, and otherwise none")
     if scaling.use_gpu and not program.has_cuda():
-        refuse("ScalingConfig(use_gpu)", True, "the program of this weft_ray has no CUDA; install the wheel of `make wheel CUDA=1`")
+        refuse("ScalingConfig(use_gpu)", True, "this weft_ray was built without CUDA; install the wheel that `make wheel CUDA=1` builds")
     bundle = {**scaling.additional_resources_per_worker, **({"CPU": cpus} if cpus else {}), **({"GPU": gpus} if gpus else {})}
     keys = {"launch.device": "cuda" if scaling.use_gpu else "cpu"}
     if find_key(sections, "launch.threads") is None and "launch.threads" not in config and cpus:
@@ -209,7 +210,7 @@ def read_checkpoints(checkpoints, sections, config):
             keys["checkpoint.best"] = metric
     given = "checkpoint.keep" in config or find_key(sections, "checkpoint.keep") is not None
     if keep is not None or not given:
-        keys["checkpoint.keep"] = ALL if keep is None or score else keep  # with a score they are deleted by the actor (keep.py)
+        keys["checkpoint.keep"] = ALL if keep is None or score else keep  # with a score the actor deletes them (keep.py)
     for key, field in (("checkpoint.keep", keep), ("checkpoint.best", metric)):
         if field is not None and key in config:
             raise ValueError(f"train_loop_config: {key} is decided by CheckpointConfig; remove one of them")
@@ -217,24 +218,24 @@ def read_checkpoints(checkpoints, sections, config):
 
 
 def read_run_config(run):
-    refuse_changed(run, type(run)(name=run.name), ("storage_filesystem",), "give a folder that all nodes see as storage_path")
+    refuse_changed(run, type(run)(name=run.name), ("storage_filesystem",), "set storage_path to a folder that every node sees")
     if run.logging_config != LoggingConfig():
         refuse("RunConfig(logging_config)", run.logging_config, "weft's lines have no levels")
     for callback in run.callbacks:
         if not isinstance(callback, UserCallback):
-            refuse("RunConfig(callbacks)", callback, "it is no ray.train.UserCallback")
+            refuse("RunConfig(callbacks)", callback, "it is not a ray.train.UserCallback")
     if "/" in run.name or run.name in (".", ".."):
-        refuse("RunConfig(name)", run.name, "it names a folder")
+        refuse("RunConfig(name)", run.name, "it must be the name of a folder")
     refuse_unknown(run, {"name", "storage_path", "storage_filesystem", "failure_config", "checkpoint_config", "callbacks",
                          "worker_runtime_env", "logging_config"})
     failure = run.failure_config
-    refuse_changed(failure, FailureConfig(), ("max_preemption_failures",), "a preempted node counts in max_failures, as any other that is lost")
+    refuse_changed(failure, FailureConfig(), ("max_preemption_failures",), "a preempted node counts towards max_failures, like any other lost node")
     refuse_changed(failure, FailureConfig(), ("controller_failure_limit", "relax_collectives_on_preemption", "preemption_grace_s"),
-                   "weft has one budget, max_failures, and saves by itself when it is asked to stop")
+                   "weft has a single budget, max_failures, and saves on its own when asked to stop")
     refuse_unknown(failure, {"max_failures", "controller_failure_limit", "max_preemption_failures",
                              "relax_collectives_on_preemption", "preemption_grace_s", "fail_fast"})
     if failure.max_failures < -1:
-        refuse("FailureConfig(max_failures)", failure.max_failures, "-1 is without bound, 0 is none")
+        refuse("FailureConfig(max_failures)", failure.max_failures, "it is at least 0, or -1 for no limit")
 
 
 def read_storage(path, sections, config):
@@ -242,33 +243,34 @@ def read_storage(path, sections, config):
     if "://" not in path:
         return os.path.abspath(os.path.expanduser(path)), None
     if not path.startswith("s3://"):
-        refuse("RunConfig(storage_path)", path, "a folder that all nodes see, or s3://bucket/prefix, was expected")
+        refuse("RunConfig(storage_path)", path, "expected a folder that every node sees, or s3://bucket/prefix")
     return path, check_text("checkpoint.fallback", config.get("checkpoint.fallback", find_key(sections, "checkpoint.fallback")) or "")
 
 
 def read_labels(selector, ranks):
-    """One per bundle, or None."""
+    """One selector per bundle, or None."""
     return [dict(selector)] * ranks if isinstance(selector, dict) else selector
 
 
 def read_datasets(datasets, sections, config):
-    """With the columns that the run file's templates name."""
+    """{name: (dataset, the columns that the run file's templates name)}"""
     *texts, messages = (check_text(key, config.get(key, find_key(sections, key)) or "") for key in ("data.text", "data.source", "data.target", "data.messages"))
     texts = [text for text in texts if text] or ([] if messages else ["{text}"])
     columns = template_columns(texts) + ([messages] if messages else [])
     for name, dataset in datasets.items():
         if name not in ("train", "eval"):
-            refuse("datasets", name, "a run has train and eval")
+            refuse("datasets", name, "its keys are train and eval")
         if not hasattr(dataset, "iter_batches") or not hasattr(dataset, "select_columns"):
-            refuse(f"datasets[{name!r}]", dataset, "a ray.data.Dataset was expected")
+            refuse(f"datasets[{name!r}]", dataset, "expected a ray.data.Dataset")
         if find_key(sections, f"data.{name}") or f"data.{name}" in config:
             raise ValueError(f"datasets[{name!r}] and data.{name} are both given; remove one of them")
-        check_dataset(name, dataset, columns, messages)
+        with warn_while_waiting(f"the columns of datasets[{name!r}] are not known"):
+            check_dataset(name, dataset, columns, messages)
     return {name: (dataset, columns) for name, dataset in datasets.items()}
 
 
 def launch_keys(sections, config):
-    """Ray Train waits for a node in place of a lost one as long as it takes, and so does weft, unless the run file says how long."""
+    """Like Ray Train, weft waits for a replacement of a lost node as long as it takes, unless the run file sets a limit."""
     given = "launch.join_timeout_s" in config or find_key(sections, "launch.join_timeout_s") is not None
     return {} if given else {"launch.join_timeout_s": JOIN_TIMEOUT_S}
 
@@ -285,9 +287,9 @@ def read_settings(run, config, scaling, run_config, datasets):
     storage, fallback = read_storage(run_config.storage_path, sections, config)
     kept = run_config.checkpoint_config.num_to_keep
     if fallback == "" and datasets:
-        refuse("RunConfig(storage_path)", storage, "with datasets set checkpoint.fallback, a folder that all nodes see, for their rows")
+        refuse("RunConfig(storage_path)", storage, "with datasets, set checkpoint.fallback to a folder that every node sees, for their rows")
     if fallback is not None and score and kept:
-        refuse("RunConfig(storage_path)", storage, "with a checkpoint_score_attribute and num_to_keep it is a folder; leave one of them out")
+        refuse("RunConfig(storage_path)", storage, "checkpoint_score_attribute with num_to_keep requires a folder; leave one of the two out")
     keys = {**config, **scaling_keys, **checkpoint_keys, **launch_keys(sections, config), "name": run_config.name, "storage": storage}
     return Settings(run_config.name, storage, text, ranks, fewest, tp, bundle, scaling.placement_strategy,
                     read_labels(scaling.label_selector, ranks), scaling.use_gpu, keys, run_config.failure_config.max_failures, score,

@@ -86,4 +86,4 @@ def check_uneven(case):
     """PACK fills the head's four CPUs first and puts the fifth worker elsewhere."""
     case.cluster.want_nodes(2)
     run = {**sections(case.folder, global_batch=10, micro_batch=2), "parallel": {"dp": 5}}
-    fails(case, "workers that do not divide over nodes", "Ray has placed 4, 1 workers on 2 nodes, and weft needs as many on each", case.trainer("uneven", run, workers=5))
+    fails(case, "workers that do not divide over nodes", "Ray has placed 4, 1 workers on 2 nodes, but weft needs the same number on each node", case.trainer("uneven", run, workers=5))

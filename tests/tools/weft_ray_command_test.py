@@ -20,7 +20,7 @@ import stand_in_ray  # noqa: E402
 stand_in_ray.install()
 
 import weft_ray  # noqa: E402
-from weft_ray import command, run  # noqa: E402
+from weft_ray import command, hints, run  # noqa: E402
 
 
 class Signals(unittest.TestCase):
@@ -62,24 +62,47 @@ class Signals(unittest.TestCase):
 class RunFiles(unittest.TestCase):
     def refused(self, text, *sets):
         said = io.StringIO()
-        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
             path = Path(folder) / "run.yaml"
             path.write_text(text)
             self.assertEqual(command.main([str(path), *(word for one in sets for word in ("--set", one))]), 2)
         return said.getvalue()
 
     def test_what_is_wrong_is_said(self):
-        for text, sets, wanted in (("name: [x\n", (), "is no YAML"), ("5\n", (), "sections were expected"), ("parallel: {dp: 2}\n", (), "has no name"),
-                                   ("name: x\nparallel: {dp: '2'}\n", (), "parallel.dp='2': a whole number of at least 1"),
+        for text, sets, wanted in (("name: [x\n", (), "is not YAML"), ("5\n", (), "expected sections"), ("parallel: {dp: 2}\n", (), "has no name"),
+                                   ("name: x\nparallel: {dp: '2'}\n", (), "parallel.dp='2': expected a whole number of at least 1"),
                                    ("name: x\nparallel: {tp: '2'}\n", (), "parallel.tp='2'"), ("name: x\nlaunch: {max_restarts: three}\n", (), "launch.max_restarts='three'"),
-                                   ("name: x\nlaunch: {threads: many}\n", (), "launch.threads='many'"), ("name: x\n", ("parallel.dp=[2",), "--set parallel.dp is no YAML"),
-                                   ("name: x\n", ("parallel.dp",), "section.key=value was expected")):
+                                   ("name: x\nlaunch: {threads: many}\n", (), "launch.threads='many'"), ("name: x\nlaunch: {device: gpu}\n", (), "launch.device='gpu': expected auto, cpu, cuda"), ("name: x\n", ("parallel.dp=[2",), "--set parallel.dp is not YAML"),
+                                   ("name: x\n", ("parallel.dp",), "expected section.key=value")):
             self.assertIn(wanted, self.refused(text, *sets))
+
+
+class Devices(unittest.TestCase):
+    def test_the_choice_of_auto_is_printed(self):
+        for device, is_quiet, wanted in (("auto", False, "launch.device: auto is cpu on Ray; cuda takes a GPU per rank\n"), ("auto", True, ""), ("cpu", False, ""), ("cuda", False, "")):
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                self.assertEqual(command.check_device(device, is_quiet), device)
+            self.assertEqual(said.getvalue(), wanted)
+
+
+class Hints(unittest.TestCase):
+    def test_every_key_that_ray_decides(self):
+        for key, field in hints.OWNED.items():
+            got = hints.with_python_words(f"error: too few ranks\n  hint: start 8 with --set {key}=8")
+            self.assertEqual(got.splitlines()[2:], [f"  from Python: {key} is decided by {field}"])
+        self.assertEqual(hints.with_python_words("error: set launch.nodes to one of 1, 2").splitlines()[1], "  from Python: launch.nodes is decided by the placement group (ScalingConfig)")
+
+    def test_other_words(self):
+        both = hints.with_python_words("error: x\n  hint: --set name=NEW --set train.lr=1 or --resume")
+        self.assertEqual(both.splitlines()[2], "  from Python: --set is train_loop_config; name is decided by RunConfig(name); only `weft train RUN.yaml --engine ray` has --resume")
+        for plain in ("error: the name of a storage", "error: launch.portal", "error: xlaunch.port"):
+            self.assertEqual(hints.with_python_words(plain), plain)
 
 
 class OtherRays(unittest.TestCase):
     def test_the_older_ray_train(self):
-        with mock.patch.dict(os.environ, {"RAY_TRAIN_V2_ENABLED": "0"}), self.assertRaisesRegex(ImportError, "RAY_TRAIN_V2_ENABLED=0 turns off"):
+        with mock.patch.dict(os.environ, {"RAY_TRAIN_V2_ENABLED": "0"}), self.assertRaisesRegex(ImportError, "requires Ray Train V2, but RAY_TRAIN_V2_ENABLED=0 disables it; unset it"):
             weft_ray.check_ray()
         with mock.patch.dict(os.environ, {"RAY_TRAIN_V2_ENABLED": "true"}):
             weft_ray.check_ray()
@@ -88,7 +111,7 @@ class OtherRays(unittest.TestCase):
         def other(**_):
             raise TypeError("missing 1 required argument: 'node'")
         owner = SimpleNamespace(run_config=None, train_loop_config=None, scaling_config=None)
-        with mock.patch.object(run, "TrainRunContext", other), self.assertRaisesRegex(RuntimeError, "tested with Ray 2.60: missing 1 required"):
+        with mock.patch.object(run, "TrainRunContext", other), self.assertRaisesRegex(ImportError, "tested with Ray 2.60, does not work with Ray 2.60.0: missing 1 required"):
             run.make_context(owner)
 
 

@@ -77,7 +77,7 @@ class Fit(WithNodes):
         _, seen = self.fit([(False, lost), (True, lost), (False, "Result")])
         every = ["--overwrite", "--force", "--resume", "other", "--convert-states"]
         self.assertEqual(seen, [(every, True), (every, False), (["--force", "--convert-states"], False)])
-        self.assertEqual(self.said.getvalue().count("killed; all ranks are started again"), 2)
+        self.assertEqual(self.said.getvalue().count("killed; restarting all ranks"), 2)
 
     def test_workers_apart_are_placed_again(self):
         apart = run.SupervisorLost("moved")
@@ -133,13 +133,28 @@ def without(module, name):
 class Arguments(unittest.TestCase):
     def test_those_of_other_trainers(self):
         for arguments, kind, wanted in (({"train_loop_per_worker": print}, ValueError, "train_loop_per_worker is not supported .*a run file, or a dict"),
-                                        ({"run": print}, ValueError, "a run file, or a dict"), ({}, ValueError, r"WeftTrainer\(run\): give a run file"),
+                                        ({"run": print}, ValueError, "a run file, or a dict"), ({}, ValueError, r"WeftTrainer\(run\): pass a run file"),
                                         ({"run": "a.yaml", "resume_from_checkpoint": 1}, ValueError, "the same name and storage_path resume"),
                                         ({"run": "a.yaml", "dataset": {}}, TypeError, "no argument dataset; it has run, .* datasets")):
             with self.assertRaisesRegex(kind, wanted):
                 trainer.WeftTrainer(**arguments)
-        with mock.patch.object(trainer.program, "digest", lambda: "d"), self.assertRaisesRegex(ValueError, r"scaling_config=\{'num_workers': 2\}: a ray.train.ScalingConfig"):
+        with mock.patch.object(trainer.program, "digest", lambda: "d"), self.assertRaisesRegex(ValueError, r"scaling_config=\{'num_workers': 2\}: expected a ray.train.ScalingConfig"):
             trainer.WeftTrainer("a.yaml", scaling_config={"num_workers": 2})
+
+
+class Contexts(WithNodes):
+    def test_one_run_id_for_all_attempts(self):
+        made = []
+
+        def context(**fields):
+            made.append(fields)
+            return SimpleNamespace(run_id=len(made))
+        with mock.patch.object(trainer.program, "digest", lambda: "d"), mock.patch.object(trainer, "read_settings", lambda *_: make_settings()), \
+                mock.patch.object(run, "TrainRunContext", context):
+            one = trainer.WeftTrainer("a.yaml", train_loop_config={"train.lr": 1})
+            for is_first in (True, False):
+                run.Run(one, SimpleNamespace(settings=one.settings), 0, [], (0, 0), is_first)
+        self.assertEqual((one.run_context.run_id, len(made), made[0]["train_loop_config"]), (1, 1, {"train.lr": 1}))
 
 
 class Parts(unittest.TestCase):
@@ -213,6 +228,15 @@ class Parts(unittest.TestCase):
         os.waitpid(raylet, 0)
         self.assertEqual(os.read(reading, 100), b"")  # the last writer has ended
         os.close(reading)
+
+    def test_tensor_parallel_groups_that_do_not_fit_on_a_node(self):
+        fixed = placement.Placement.__new__(placement.Placement)
+        for tp, nodes, wanted in ((2, "ab", r"1 workers on each of 2 nodes.*parallel\.tp=2 does not divide 1: use placement_strategy=\"PACK\""), (2, "aabb", None), (1, "ab", None),
+                                  (1, "aab", "Ray has placed 2, 1 workers on 2 nodes, but weft needs the same number on each node")):
+            fixed.settings, fixed.group = make_settings(tp=tp), None
+            with mock.patch.object(placement, "placement_group_table", lambda _, nodes=nodes: {"bundles_to_node_id": dict(enumerate(nodes))}), \
+                    self.assertRaisesRegex(ValueError, wanted) if wanted else contextlib.nullcontext():
+                self.assertEqual([node.bundles for node in fixed.nodes()], [(0, 1), (2, 3)] if tp == 2 else [(0,), (1,)])
 
     def test_a_signal_is_heard_while_workers_are_placed(self):
         fixed, waits = placement.Placement.__new__(placement.Placement), []

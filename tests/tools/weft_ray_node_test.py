@@ -7,7 +7,9 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
+import types
 import unittest
 import zipfile
 from pathlib import Path
@@ -21,7 +23,7 @@ import stand_in_ray  # noqa: E402
 
 stand_in_ray.install()
 
-from weft_ray import node, rows, run, settings, trainer  # noqa: E402
+from weft_ray import node, placement, rows, run, settings, trainer  # noqa: E402
 
 
 def archive():
@@ -68,6 +70,13 @@ class Programs(Folder):
         one.install("d1", archive())
         self.assertEqual((self.folder / "d1/bin/weft").stat().st_ino, before)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["d1"])
+
+    def test_a_full_disk(self):
+        def full(*_):
+            raise OSError(28, "No space left on device")
+        with mock.patch.object(node, "unpack", full), self.assertRaisesRegex(OSError, f"could not be unpacked into {self.folder}, which needs 0 MiB: No space left"):
+            node.WeftNode().install("d1", archive())
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_programs_that_nobody_uses(self):
         one = node.WeftNode()
@@ -221,12 +230,95 @@ class Rows(Folder):
 
     def test_an_interrupt_cancels_the_task_that_writes(self):
         one, cancelled = trainer.WeftTrainer.__new__(trainer.WeftTrainer), []
-        one.settings = SimpleNamespace(datasets={"train": (None, ["text"])}, rows_folder="/r/x/rows", keys={}, labels=None, bundle={"CPU": 1})
+        one.settings = SimpleNamespace(datasets={"train": (None, ["text"])}, rows_folder="/r/x/rows", keys={}, labels=None, bundle={"CPU": 1}, fewest=0)
         with mock.patch.object(trainer.ray, "remote", lambda **_: lambda task: SimpleNamespace(remote=lambda *_: "task")), \
                 mock.patch.object(trainer.ray, "get", side_effect=KeyboardInterrupt), mock.patch.object(trainer.ray, "cancel", cancelled.append, create=True), \
                 self.assertRaises(KeyboardInterrupt):
             one.write_datasets()
         self.assertEqual(cancelled, ["task"])
+
+    def write(self, nodes=(), ends=None, fewest=2):
+        """WeftTrainer.write_datasets: the keys that it sets, and what it prints. nodes: CPUs of each."""
+        one, said = trainer.WeftTrainer.__new__(trainer.WeftTrainer), io.StringIO()
+        one.settings = SimpleNamespace(datasets={"train": (None, ["text"])}, rows_folder="/r/x/rows", keys={}, labels=None, bundle={"CPU": 1.0}, fewest=fewest)
+        alive = [{"NodeID": str(number), "Alive": True, "Resources": {"CPU": float(cpus)}} for number, cpus in enumerate(nodes)]
+        with mock.patch.object(trainer.ray, "remote", lambda **_: lambda task: SimpleNamespace(remote=lambda *_: "task")), \
+                mock.patch.object(trainer.ray, "get", side_effect=ends or [("/r/x/rows/train.parquet", False)]), mock.patch.object(trainer.ray, "nodes", lambda: alive), \
+                mock.patch.object(trainer.ray, "cluster_resources", lambda: {"CPU": float(sum(nodes))}, create=True), \
+                mock.patch.object(trainer.ray, "available_resources", dict, create=True), contextlib.redirect_stderr(said):
+            one.write_datasets()
+        return one.settings.keys, said.getvalue()
+
+    def test_a_cluster_that_is_too_small_is_no_surprise_after_the_rows(self):
+        keys = {"data.train": ["/r/x/rows/train.parquet"]}
+        for nodes, fewest, wanted in (([1.5, 1.5], 2, ""), ([2], 2, ""), ([1.5, 0.5], 2, "num_workers=2 needs CPU 2, CPU 1 each, but the cluster's nodes hold 1 workers; the cluster has CPU 2, of which CPU 0 is free"),
+                                      ([], 1, "num_workers=1 needs CPU 1, CPU 1 each, but the cluster's nodes hold 0 workers")):
+            got, said = self.write(nodes=nodes, fewest=fewest)
+            self.assertEqual(got, keys)  # an autoscaler may add nodes
+            self.assertTrue(wanted in said if wanted else not said, said)
+
+    def test_rows_that_wait_for_a_cpu(self):
+        looks = threading.Semaphore(0)
+
+        def free():
+            looks.release()
+            return {}
+
+        def get(_):
+            for _ in range(3):  # the third look comes after two warnings
+                self.assertTrue(looks.acquire(timeout=60))
+            return "/r/x/rows/train.parquet", False
+        with mock.patch.dict(os.environ, {placement.TIMEOUT_VARIABLE: "0.01"}), mock.patch.object(placement, "cluster_text", lambda _: free() or "the cluster has CPU 2, of which CPU 0 is free"):
+            _, said = self.write([2], ends=get)
+            before = threading.active_count()
+            self.assertEqual(self.write([2])[1], "")
+        self.assertRegex(said, r"(warning: the rows of datasets\['train'\] have not been written after \d+ s: .*; the cluster has CPU 2, of which CPU 0 is free\. .*\n){2}")
+        self.assertLessEqual(threading.active_count(), before)
+
+    def test_whose_failure_it_was(self):
+        for cause, kind, wanted in ((PermissionError(13, "denied"), OSError, r"a task on Ray cannot write /r/x/rows: .*denied\. Set RunConfig\(storage_path\)"),
+                                    (RuntimeError("datasets['train'] cannot be read: no file"), RuntimeError, r"controller: datasets\['train'\] cannot be read: no file")):
+            with self.assertRaisesRegex(stand_in_ray.ControllerError, wanted) as caught:
+                self.write(nodes=[2], ends=stand_in_ray.RayTaskError(cause))
+            self.assertIsInstance(caught.exception.controller_failure, kind)
+            self.assertNotIn("traceback", str(caught.exception))
+
+    def test_a_function_that_fails_in_a_dataset(self):
+        error = stand_in_ray.RayTaskError(RuntimeError("UDF failed to process a data block."))
+        error.args = ("  File x.py, line 3\nValueError: bad row 7\n\nThe above exception was the direct cause of the following exception:\n\n  File y.py\nUDF failed",)
+        self.assertEqual(rows.failure_text(error), "ValueError: bad row 7\nUDF failed to process a data block.")
+
+    def test_a_dataset_that_cannot_be_read(self):
+        class Batch:
+            schema = ()
+
+            def __getattr__(self, name):
+                return lambda *_: self
+
+        class Dataset:
+            context = SimpleNamespace(execution_options=SimpleNamespace())
+
+            def __init__(self, error):
+                self.error = error
+
+            def select_columns(self, _):
+                return self
+
+            def iter_batches(self, **_):
+                yield Batch()
+                if self.error:
+                    raise self.error
+
+        def full(*_, **__):
+            raise OSError(28, "No space left on device")
+        parquet = types.ModuleType("pyarrow.parquet")
+        parquet.ParquetWriter = lambda *_: SimpleNamespace(schema=None, write_table=full if is_full else lambda *_, **__: None, close=lambda: None)
+        with mock.patch.dict(sys.modules, {"pyarrow.parquet": parquet}), mock.patch.object(sys.modules["pyarrow"], "parquet", parquet, create=True):
+            for error, is_full, kind, wanted in (
+                    (stand_in_ray.RayTaskError(FileNotFoundError(2, "No such file", "/d/1.parquet")), False, RuntimeError, r"^datasets\['train'\] cannot be read: .*No such file.*/d/1\.parquet"),
+                    (TimeoutError(), False, RuntimeError, "cannot be read: TimeoutError"), (None, True, OSError, "No space left"), (None, False, None, "")):
+                with self.assertRaisesRegex(kind, wanted) if kind else contextlib.nullcontext():
+                    rows.write_draft(Dataset(error), ["text"], "train", str(self.folder / "draft"))
 
     def test_a_refusal_is_not_hidden(self):
         rows.remove_rows([str(self.folder / "missing")])

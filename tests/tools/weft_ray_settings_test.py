@@ -77,7 +77,7 @@ class Elastic(unittest.TestCase):
         self.assertEqual([choose(4.0), choose(0.0, 1.0, 4.0), choose(2.0)], [4, 4, 2])
 
     def test_a_minimum_that_is_rounded_up_is_said(self):
-        for fewest, wanted in ((1, "at least 4 train"), (4, "")):
+        for fewest, wanted in ((1, "at least 4 workers train"), (4, "")):
             said = io.StringIO()
             with mock.patch.object(elastic, "possible_nodes", lambda _: [({"GPU": 4.0},) * 2]), mock.patch.object(elastic, "placement_group", lambda *_, **__: None), \
                     contextlib.redirect_stderr(said):
@@ -88,7 +88,7 @@ class Elastic(unittest.TestCase):
     def test_what_cannot_be_elastic_is_refused_without_a_cluster(self):
         run = {"parallel": {"dp": 2, "tp": 2}}
         self.assertEqual(settings.check_ranks(scaling((2, 4)), run, {}), (4, 2, 2))
-        for one, sections, wanted in ((scaling((2, 4), "SPREAD"), run, r"placement_strategy\)='SPREAD'"), (scaling((2, 4)), {"parallel": {"tp": 4}}, "there is nothing smaller")):
+        for one, sections, wanted in ((scaling((2, 4), "SPREAD"), run, r"placement_strategy\)='SPREAD'"), (scaling((2, 4)), {"parallel": {"tp": 4}}, "there is no smaller number")):
             with self.assertRaisesRegex(ValueError, wanted):
                 settings.check_ranks(one, sections, {})
         self.assertEqual(settings.check_ranks(scaling(4, "SPREAD"), run, {}), (4, 4, 2))
@@ -114,21 +114,21 @@ class Values(unittest.TestCase):
 
     def test_other_values_are_refused_by_the_name_of_their_key(self):
         for make in (lambda: settings.read_run({"train": {"lr": {1, 2}}}), lambda: settings.plain("train.lr", Path("x")), lambda: settings.plain("train.lr", object())):
-            with self.assertRaisesRegex(ValueError, r"train\.lr: .* of (set|PosixPath|object); text, numbers"):
+            with self.assertRaisesRegex(ValueError, r"train\.lr: .* has the type (set|PosixPath|object); expected text, numbers"):
                 make()
 
     def test_nested_keys(self):
         with self.assertRaisesRegex(ValueError, r'train_loop_config: .*with dots, not nested: \{"parallel\.dp": 2, "parallel\.tp": 1\}'):
             settings.check_keys({"train.lr": 1e-3, "parallel": {"dp": 2, "tp": 1}})
-        with self.assertRaisesRegex(ValueError, r"train_loop_config=\['train\.lr'\]: a dict was expected"):
+        with self.assertRaisesRegex(ValueError, r"train_loop_config=\['train\.lr'\]: expected a dict"):
             settings.check_keys(["train.lr"])
 
     def test_run_files_that_cannot_be_read(self):
         with tempfile.TemporaryDirectory() as folder:
             (binary := Path(folder, "binary.yaml")).write_bytes(b"\xff\xfe\x00")
             for run, kind, wanted in ((f"{folder}/none.yaml", FileNotFoundError, f"the run file {folder}/none.yaml cannot be read: No such file"),
-                                      (folder, IsADirectoryError, "cannot be read: Is a directory"), (str(binary), ValueError, "is not text in UTF-8"),
-                                      (7, ValueError, "7 is no run file: a path, or a dict")):
+                                      (folder, IsADirectoryError, "cannot be read: Is a directory"), (str(binary), ValueError, "is not UTF-8 text"),
+                                      (7, ValueError, "7 is not a run file: expected a path, or a dict")):
                 with self.assertRaisesRegex(kind, wanted):
                     settings.read_run(run)
 
