@@ -165,7 +165,7 @@ def check_refusals(case):
     refused(case, "score", "weft scores checkpoints by eval_loss", checkpoints(checkpoint_score_attribute="accuracy"))
     best = CheckpointConfig(checkpoint_score_attribute="eval_loss", checkpoint_score_order="min", num_to_keep=2)
     refused(case, "the best two in an object store", "RunConfig(storage_path)='s3://bucket/x'", config(storage_path="s3://bucket/x", checkpoint_config=best))
-    refused(case, "datasets that are none", "a ray.data.Dataset was expected",
+    refused(case, "datasets that are none", "expected a ray.data.Dataset",
             lambda: WeftTrainer(run, scaling_config=ScalingConfig(num_workers=4), datasets={"train": 1}))
     refused(case, "a value that no run file can have", "train_loop_config: train.lr: ", lambda: WeftTrainer(
         run, train_loop_config={"train.lr": {1e-3}}, scaling_config=ScalingConfig(num_workers=4)))
