@@ -30,8 +30,9 @@ def cpu_name():
 
 
 def command_line(root):
-    """How we were called, without the paths of this machine."""
-    words = ["python", os.path.relpath(sys.argv[0], root)]
+    """How we were called, without the paths of this machine; FULL decides what a program measures."""
+    full = os.environ.get("FULL", "") not in ("", "0")
+    words = [*(["FULL=1"] if full else []), "python", os.path.relpath(sys.argv[0], root)]
     for word in sys.argv[1:]:
         inside = os.path.abspath(word).startswith(f"{root}{os.sep}")
         is_path = os.sep in word
