@@ -56,6 +56,19 @@ def same_run(case, run_dir, own, what):
     case.checks.equal(lines[0], lines[1], f"{what}: metrics")
 
 
+def differs(case, run_dir, other, what):
+    """A control of same_run: what it compares is not the same for all runs."""
+    case.checks.that(case.weft.call("hash", run_dir) != case.weft.call("hash", other), f"control, {what}: other weights and states")
+    losses = [[line["loss"] for line in read_metrics(d)[0]] for d in (run_dir, other)]
+    case.checks.that(losses[0] != losses[1], f"control, {what}: other losses")
+
+
+def promised(case, seconds, took_s):
+    """(whether it is held here, what is printed)"""
+    limit_s = seconds * case.slack
+    return took_s < limit_s, f"{took_s:.1f} s (promised {seconds:g} s, at most {limit_s:g} here)"
+
+
 def make_recorder():
     """A UserCallback that remembers; the class exists only once Ray is imported."""
     import ray.train
