@@ -1,4 +1,5 @@
-"""weft on Ray at its edges: jobs, object stores, GPUs that are handed out or absent, storage that one node does not see, Ctrl-C, another Ray."""
+"""weft on Ray at its edges: jobs, runtime environments, object stores, GPUs that are handed out or absent, storage that one node does not see or that none
+can write, a cluster of one machine, Ctrl-C, another Ray."""
 
 import contextlib
 import json
@@ -11,8 +12,8 @@ import threading
 import time
 
 from common import read_metrics, write_run_file
-from ray_case import fails, make_recorder, processes, program_cache, refused, same_run, sections
-from ray_cluster import HEAD
+from ray_case import FIRST_STEP_S, STEPS, fails, make_recorder, processes, program_cache, programs_sent, promised, refused, same_run, sections
+from ray_cluster import HEAD, call
 from s3_interop import Server
 
 DASHBOARD, LEAVE_S = 8265, 240
@@ -30,12 +31,12 @@ def check_other_ray(case):
     version = ray.__version__
     try:
         ray.__version__ = "3.1.0"
-        weft_ray.check_ray()
-        case.checks.that(False, "Ray 3: refused")
+        case.checks.that(False, "Ray 3: refused", str(weft_ray.WeftTrainer))
     except ImportError as error:
         case.checks.that("Ray 3.1.0 is installed" in str(error) and "ray[default,train]>=2.57,<3" in str(error), "Ray 3: refused, with what to install", str(error))
     finally:
         ray.__version__ = version
+    case.checks.equal(weft_ray.WeftTrainer.__name__, "WeftTrainer", f"control: Ray {version} is not refused")
     code = "import sys; sys.modules['ray'] = None; from weft_ray.program import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "train", "run.yaml", "--engine", "ray"], text=True, capture_output=True, timeout=60, check=False,
                           env={**os.environ, "PYTHONPATH": str(case.folder / "driver")})
@@ -109,6 +110,89 @@ def check_island(case):
         if time.monotonic() > deadline:
             raise TimeoutError(f"Ray does not notice within {LEAVE_S} s that a node has left")
         time.sleep(0.1)
+
+
+def check_unwritable(case):
+    """A file system that is mounted read-only, and a file in place of the folder: named without a traceback, by the actor and by the task that writes rows."""
+    import ray.data
+    import ray.train
+    from weft_ray import WeftTrainer
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    sealed, file = case.folder / "sealed", case.folder / "file"
+    sealed.mkdir()
+    file.touch()
+    run = sections(case.folder)
+    rows = {"train": ray.data.read_json(run["data"]["train"])}
+    without = {**run, "data": {key: value for key, value in run["data"].items() if key != "train"}}
+    call("mount", "-t", "tmpfs", "-o", "ro", "none", sealed)
+    for what, place, why in (("read-only", sealed, "Read-only file system"), ("a file", file, "Not a directory")):
+        for who, sections_of, datasets in (("the actor", run, None), ("the task with rows", without, rows)):
+            try:
+                WeftTrainer(sections_of, scaling_config=ray.train.ScalingConfig(num_workers=4), datasets=datasets,
+                            run_config=ray.train.RunConfig(name="unwritable", storage_path=str(place))).fit()
+                case.checks.that(False, f"storage_path is {what}, {who}: fit() raises")
+            except ray.train.TrainingFailedError as error:
+                text = str(error)
+                is_good = why in text and str(place / "unwritable") in text and "Traceback" not in text
+                case.checks.that(is_good, f"storage_path is {what}, {who}: TrainingFailedError names it", "" if is_good else text[-1500:])
+    call("umount", sealed)
+    case.checks.equal(processes("train"), {}, "storage that cannot be written: no process is left")
+
+
+ALONE = """
+import ray, ray.train
+from weft_ray import WeftTrainer
+ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error", _temp_dir={temp!r})
+print("address", ray.util.get_node_ip_address())
+for workers in (2, 4), 4:
+    try:
+        result = WeftTrainer({run!r}, scaling_config=ray.train.ScalingConfig(num_workers=workers),
+                             run_config=ray.train.RunConfig(name="alone", storage_path={storage!r})).fit()
+        print("step", result.metrics["step"])
+    except ray.train.TrainingFailedError as error:
+        print(type(error).__name__, error)
+"""
+
+
+def check_loopback(case):
+    """ray.init() on a machine without a network: several nodes, as an elastic run has them, are refused; one node trains."""
+    call("ip", "netns", "add", "alone")
+    call("ip", "-n", "alone", "link", "set", "lo", "up")
+    place = case.folder / "alone"
+    place.mkdir()
+    code = ALONE.format(run=sections(case.folder), storage=str(case.storage), temp=str(place / "ray"))
+    done = subprocess.run(["ip", "netns", "exec", "alone", sys.executable, "-c", code], text=True, capture_output=True, timeout=400, check=False,
+                          env={**os.environ, "PYTHONPATH": str(case.folder / "driver"), "HOME": str(place)})
+    out = done.stdout
+    case.checks.that("address 127.0.0.1\n" in out, "loopback: ray.init() has made a cluster of one machine alone", "" if "address 127" in out else (out + done.stderr)[-1500:])
+    wanted = ("ControllerError", "ScalingConfig(num_workers=(2, 4))", "2 nodes", "(127.0.0.1)")
+    is_refused = all(text in out for text in wanted)
+    case.checks.that(is_refused, "loopback, elastic: refused with the address", "" if is_refused else (out + done.stderr)[-1500:])
+    case.checks.equal(out.count(f"step {STEPS}\n"), 1, "loopback, one number of workers: trains, and only this")
+    same_run(case, case.storage / "alone", case.undisturbed, "loopback")
+
+
+def check_environment(case):
+    """The wheel in a runtime environment: a first driver, for which the node unpacks it, and a second one, for which it is there."""
+    import ray
+    for home in case.cluster.homes.values():
+        shutil.rmtree(program_cache(home), ignore_errors=True)
+    took, texts = {}, []
+    for name in ("cold", "cached"):
+        ray.shutdown()
+        begin, recorder = time.monotonic(), make_recorder()()
+        ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(case.wheel)]})
+        fitted = time.monotonic()
+        case.trainer(f"environment-{name}", callbacks=[recorder]).fit()
+        took[name] = recorder.times[0] - fitted
+        texts.append(f"{name}: ray.init() {fitted - begin:.1f} s, then {took[name]:.1f} s from fit() to the first step")
+        same_run(case, case.storage / f"environment-{name}", case.undisturbed, f"runtime environment, {name}")
+    print("runtime environment with the wheel, " + "; ".join(texts), flush=True)
+    is_held, text = promised(case, FIRST_STEP_S, took["cached"])
+    case.checks.that(is_held, f"runtime environment, cached, from fit() to the first step: {text}; cold: {took['cold']:.1f} s")
+    case.checks.equal(set(programs_sent(case.cluster).values()), {0}, "runtime environment: its wheel is used as it is")
+    ray.shutdown()
+    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error")
 
 
 def check_gpu_ids(case):

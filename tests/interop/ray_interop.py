@@ -3,6 +3,11 @@
 
     ray_interop.py --weft build/weft [--only nodes,lost_node] [--wall]
 
+Times are printed beside what is promised on a quiet machine: 4 s from fit() to the first step where the node has the program (4 s with it in a cached
+runtime environment), 2 s for a killed rank, 10 s for an actor or after Ray has reported a node. --wall asserts them. Without it, and so in
+tools/run_interop.py, with FULL=1 too, ten times as long is accepted, since another program runs at the same time; there ray_beside_interop.py, which runs
+alone, asserts with FULL=1 the same bars for a first step, less a step, and for each of these kills.
+
 Exact mode, dp 2 x tp 2 on one node: weights, states and metrics of WeftTrainer(...).fit() are those of `weft train` alone. Reports arrive
 while the run goes on, the Result is Ray Train's own, the same name resumes, a killed rank is replaced or fails the run as
 max_failures says, and everything that is not supported is refused by name. Ray runs in a network of its own.
@@ -15,10 +20,11 @@ import time
 import numpy
 
 from common import Weft, read_metrics, run_program, write_run_file
-from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, programs_sent, refused,
-                      same_run, sections)
+from ray_case import (FIRST_STEP_S, KILLED, MORE_STEPS, STEPS, Case, differs, fails, install_wheel, kill_rank, make_recorder, parent_of, processes, processor_s, programs_sent, promised,
+                      refused, same_run, sections)
 from ray_cluster import HEAD, RayCluster, enter
-from ray_edges import DASHBOARD, check_gpu_ids, check_interrupt, check_island, check_job, check_no_gpus, check_other_ray, check_store
+from ray_edges import (DASHBOARD, check_environment, check_gpu_ids, check_interrupt, check_island, check_job, check_loopback, check_no_gpus, check_other_ray,
+                       check_store, check_unwritable)
 from ray_nodes import check_elastic, check_lost_first, check_lost_node, check_nodes, check_orphan
 from ray_notebook import check_kernel
 from ray_proofs import check_budget, check_notebook, check_one, check_uneven
@@ -37,17 +43,19 @@ class Pool:
 def check_run(case):
     """Bits, live reports, Result."""
     import ray.train
-    run_dir, ended, own = case.storage / "first", [], case.undisturbed
-    recorder = make_recorder()(lambda step: ended.append((run_dir / "final").exists()) if step == 1 else None)
+    run_dir, own, other = case.storage / "first", case.undisturbed, case.folder / "own/other-seed"
+    recorder = make_recorder()()
     begin = time.monotonic()
     result = case.trainer("first", callbacks=[recorder]).fit()
     checks = case.checks
     took_s = recorder.times[0] - begin
-    checks.that(took_s < 10 * FIRST_STEP_S, f"from fit() to the first step: {took_s:.1f} s, the program sent to the node")
+    checks.that(took_s < 10 * FIRST_STEP_S, f"from fit() to the first step, the program sent to the node: {took_s:.1f} s (promised {FIRST_STEP_S:g} s where it is there, "
+                f"at most {10 * FIRST_STEP_S:g} here)")
     same_run(case, run_dir, own, "fit()")
+    case.weft.train(case.folder / "own.yaml", other, "--set", "seed=2")
+    differs(case, run_dir, other, "another seed")
     checks.equal([r for r in recorder.reports if not r[3]], [("first", 4, step, False) for step in range(1, STEPS + 1)], "after_report: every step once")
     checks.equal([r[2] for r in recorder.reports if r[3]], [3, 6], "after_report: evaluations")
-    print(f"the first report came {'after the end' if ended[0] else 'while the run went on'}")  # check_failures needs it while the run goes on
     checks.equal(recorder.checkpoints, [(str(run_dir / f"checkpoints/step-{s:08}"), s) for s in (3, 6)], "after_report: checkpoints")
     checks.that(type(result) is ray.train.Result and result.error is None, "the Result is Ray Train's own")
     last = {**read_metrics(own)[0][-1], **read_metrics(own)[1][-1]}
@@ -68,8 +76,8 @@ def check_resume(case):
     begin = time.monotonic()
     config = {"train.steps": numpy.int64(MORE_STEPS)}  # as a sweep of Tune may have it
     result = case.trainer("first", str(file), config, callbacks=[recorder]).fit()
-    took_s, limit_s = recorder.times[0] - begin, FIRST_STEP_S * case.slack
-    case.checks.that(took_s < limit_s, f"from fit() to the first step, the program there: {took_s:.1f} s (promised {FIRST_STEP_S:g} s, at most {limit_s:g} here)")
+    is_held, text = promised(case, FIRST_STEP_S, recorder.times[0] - begin)
+    case.checks.that(is_held, f"from fit() to the first step, the program there: {text}")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(STEPS + 1, MORE_STEPS + 1)), "resume: only the new steps")
     case.checks.equal([m["step"] for _, m in result.best_checkpoints], [3, 6, 8], "resume: checkpoints of both")
     same_run(case, case.storage / "first", case.own("more", steps=MORE_STEPS), "resume")
@@ -96,9 +104,15 @@ def check_failures(case):
         case.checks.equal(list(error.worker_failures), [2], "max_failures=0, a killed rank: its number in the error")
         case.checks.that("rank 2" in str(error), "max_failures=0: the message", "" if "rank 2" in str(error) else str(error)[-400:])
         case.checks.equal([list(one) for one in recorder.exceptions], [[2]], "after_exception")
-    done = []
-    recorder = make_recorder()(killer(case, "survives", done, Recovery))
+    done, ended = [], []
+    kill = killer(case, "survives", done, Recovery)
+
+    def at_step(step):
+        ended.append((case.storage / "survives/final").exists())
+        kill(step)
+    recorder = make_recorder()(at_step)
     case.trainer("survives", run, max_failures=1, callbacks=[recorder]).fit()
+    case.checks.equal((ended[0], (case.storage / "survives/final").exists()), (False, True), "the first report came while the run went on")
     case.checks.equal([list(one) for one in recorder.exceptions], [[2]], "max_failures=1, a killed rank: reported, and the run goes on")
     case.checks.equal([r[2] for r in recorder.reports if not r[3]], list(range(1, KILLED["steps"] + 1)), "max_failures=1: every step once")
     same_run(case, case.storage / "survives", case.own("killed", **KILLED), "max_failures=1")
@@ -134,6 +148,7 @@ def check_actor(case):
 
 def check_refusals(case):
     """Before a cluster is asked for anything."""
+    import pyarrow.fs
     from ray.train import CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
     from weft_ray import WeftTrainer
     run = sections(case.folder)
@@ -157,16 +172,23 @@ def check_refusals(case):
     refused(case, "local mode", "ScalingConfig(num_workers)=0", scaling(num_workers=0))
     refused(case, "two GPUs per rank", "a rank has one GPU", scaling(use_gpu=True, resources_per_worker={"GPU": 2}))
     refused(case, "topology", "ScalingConfig(topology)", scaling(topology="4x4"))
+    refused(case, "TPUs", "ScalingConfig(use_tpu)=True", lambda: WeftTrainer({**run, "parallel": {}}, scaling_config=ScalingConfig(num_workers=1, use_tpu=True)))
     refused(case, "resize interval", "elastic_resize_monitor_interval_s", scaling(elastic_resize_monitor_interval_s=5))
     refused(case, "object store", "RunConfig(storage_path)='gs://bucket/x'", config(storage_path="gs://bucket/x"))
+    refused(case, "another file system", "RunConfig(storage_filesystem)", config(storage_filesystem=pyarrow.fs.LocalFileSystem()))
+    refused(case, "a name that is a path", "RunConfig(name)='a/b'", config(name="a/b"))
     refused(case, "log level", "RunConfig(logging_config)", config(logging_config=LoggingConfig(log_level="ERROR")))
     refused(case, "controller", "FailureConfig(controller_failure_limit)", config(failure_config=FailureConfig(controller_failure_limit=3)))
     refused(case, "preemption", "FailureConfig(max_preemption_failures)", config(failure_config=FailureConfig(max_preemption_failures=3)))
+    for field, value in (("relax_collectives_on_preemption", True), ("preemption_grace_s", 5.0)):
+        refused(case, field, f"FailureConfig({field})={value}", config(failure_config=FailureConfig(**{field: value})))
     refused(case, "score", "weft scores checkpoints by eval_loss", checkpoints(checkpoint_score_attribute="accuracy"))
     best = CheckpointConfig(checkpoint_score_attribute="eval_loss", checkpoint_score_order="min", num_to_keep=2)
     refused(case, "the best two in an object store", "RunConfig(storage_path)='s3://bucket/x'", config(storage_path="s3://bucket/x", checkpoint_config=best))
     refused(case, "datasets that are none", "expected a ray.data.Dataset",
             lambda: WeftTrainer(run, scaling_config=ScalingConfig(num_workers=4), datasets={"train": 1}))
+    refused(case, "a dataset of another name", "datasets='test'",
+            lambda: WeftTrainer(run, scaling_config=ScalingConfig(num_workers=4), datasets={"test": 1}))
     refused(case, "a value that no run file can have", "train_loop_config: train.lr: ", lambda: WeftTrainer(
         run, train_loop_config={"train.lr": {1e-3}}, scaling_config=ScalingConfig(num_workers=4)))
     refused(case, "a key that Ray decides", "launch.nodes is decided by the placement group",
@@ -186,11 +208,11 @@ def check_bad_runs(case):
 
 
 # (check, one commit in how many runs it; 0: FULL=1 alone; a pool: at most one of it). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
-NODES, EDGES = Pool(6, "lost_node", "orphan", "lost_first"), Pool(15, "island", "gpu_ids", "tune", "job", "client")
+NODES, EDGES = Pool(6, "lost_node", "orphan", "lost_first"), Pool(15, "island", "gpu_ids", "tune", "job", "client", "loopback", "environment")
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 4), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, 0),
-         (check_client, EDGES), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES), (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES),
-         (check_tune, EDGES))
+         (check_other_ray, 1), (check_datasets, 4), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, 0), (check_unwritable, 4),
+         (check_client, EDGES), (check_loopback, EDGES), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES), (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES),
+         (check_environment, EDGES), (check_tune, EDGES))
 SECOND = ((check_job, EDGES),)  # a head with a job server
 
 
