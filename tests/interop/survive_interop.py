@@ -203,7 +203,7 @@ def check_mode(model, mode, snapshot_every, checks, weft, folder, dice, args):
     file = write_inputs(weft, folder, model, mode, steps, args.device, snapshot_every)
     calm, hit = (folder / f"{model}-{mode}-{snapshot_every}-{name}" for name in ("calm", "hit"))
     if args.device == "cuda":
-        weft.train(file, folder / f"{model}-{mode}-first", "--set", "train.steps=61")
+        weft.train(file, folder / f"{model}-{mode}-{snapshot_every}-first", "--set", "train.steps=61")
     weft.train(file, calm)
     step_s = median_step_s(calm)
     code, times, (maps, sockets), text = train_with_kills(weft, file, hit, dice, args.moments, calm)
