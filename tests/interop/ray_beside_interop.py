@@ -83,8 +83,17 @@ def check_fields(case, page, args):
         page.fields.append(["fit() raises", *dead])
 
 
+def check_tiny_starts(case, page, args):
+    """Nothing is taken off: its step is short. The node has the program from model S."""
+    work = make_work(case, workload.MODEL_TINY, 6, 6, args.attention)
+    fits = [beside.fit("WeftTrainer", f"WeftTrainer-tiny-{turn}", work) for turn in range(args.turns)]
+    first_s, step_s = (statistics.median(of) for of in ([one.first_s for one in fits], [one.step_s() for one in fits]))
+    page.starts.append(["WeftTrainer, tiny model", "", f"{first_s:.2f}", f"{first_s - step_s:.2f}"])
+    hold(case, page, "WeftTrainer, tiny model: from fit() to the first step, nothing taken off, the program there", first_s, FIRST_STEP_S, " s")
+
+
 def check_turns(case, page, args):
-    """First steps and step times of model S."""
+    """First steps and step times of model S; first steps of a tiny model."""
     work = make_work(case, workload.MODEL_S, args.steps, args.steps, args.attention)
     fits = {kind: [] for kind in KINDS}
     for turn in range(args.turns):
@@ -104,6 +113,7 @@ def check_turns(case, page, args):
     speed, start_s = min(step_s["TorchTrainer"], other_s) / step_s["WeftTrainer"], again_s["WeftTrainer"] - step_s["WeftTrainer"]
     hold(case, page, "speed of WeftTrainer beside TorchTrainer's", speed, SPEED, "x", least=True)
     hold(case, page, "WeftTrainer: from fit() to the first step, less the step, the program there", start_s, FIRST_STEP_S, " s")
+    check_tiny_starts(case, page, args)
 
 
 CHECKS = {"turns": check_turns, "fields": check_fields, "recovery": check_recovery}  # a new cluster's first fit() is timed; the last one adds nodes

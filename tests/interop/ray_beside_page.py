@@ -26,6 +26,9 @@ class Page:
             lines += [f"kill -9 of an actor or a raylet: a smaller model ({workload.MODEL_1M.text()}), DP 2 on two nodes (network namespaces) of one worker; "
                       "a third node is spare.", ""]
         lines += [f"- {key}: {value}" for key, value in facts.items()] + [""]
+        if self.starts:
+            lines += ["From fit() to the first step: until metrics.jsonl has its first line. Bars are on the later times (\"again\"), where the node has the program. The first step's "
+                      "own work is a part of the time: the bar of model S is on the time less the median step, that of the tiny model, whose step is short, on the whole time.", ""]
         for title, head, rows in (
                 ("Bars", ["what", "got", "bar", "mark"], self.bars),
                 ("From fit() to the first step", ["trainer", "first fit(), s", "again, s (median)", "again, less a step, s"], self.starts),
