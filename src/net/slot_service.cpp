@@ -114,10 +114,10 @@ bool SlotService::serve(Client* client) {
     advance(client);
     return true;
   } catch (const RunError& e) {
-    note_no_memory(e.what());
+    note_failure(e.what());
     return false;
   } catch (const std::bad_alloc&) {
-    note_no_memory("out of memory");
+    note_failure("out of memory");
     return false;
   } catch (const Error&) {  // it has closed the connection, stalls, or breaks the protocol
     return false;
@@ -125,9 +125,9 @@ bool SlotService::serve(Client* client) {
 }
 
 // The rank whose copy it was warns as well, and tries again later.
-void SlotService::note_no_memory(const std::string& why) {
+void SlotService::note_failure(const std::string& why) {
   if (std::exchange(has_warned_, true)) return;
-  log_warning("this node has no memory for copies of another node's snapshots: {}", why);
+  log_warning("this node could not serve snapshots, or keep another node's copies: {}", why);
 }
 
 void SlotService::advance(Client* client) {

@@ -36,7 +36,7 @@ class SlotService {
   // These are the slots of that node from here on; null: it has none.
   void show(int64_t node, std::shared_ptr<SnapshotSlots> slots);
   // The same with copies of another node's slots, which its ranks write here: those who connect
-  // from here on.
+  // from here on. Null: it keeps none.
   void keep(int64_t node, std::shared_ptr<SnapshotSlots> copies);
   // By node: the slots of the previous layout, from which the next one is loaded; empty: none.
   void show_previous(std::map<int64_t, std::shared_ptr<SnapshotSlots>> slots);
@@ -74,7 +74,7 @@ class SlotService {
   void accept();
   void wait();
   bool serve(Client* client);  // whether to keep it
-  void note_no_memory(const std::string& why);
+  void note_failure(const std::string& why);
   void advance(Client* client);
   void check_progress(Client* client, size_t queued_before) const;
   void obey(Client* client, const Frame& frame);

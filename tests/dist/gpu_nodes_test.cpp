@@ -9,8 +9,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,12 +23,6 @@ namespace weft::testing {
 namespace {
 
 using Sets = std::vector<std::string>;
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
 
 int count(const std::string& text, const std::string& words) {
   int found = 0;

@@ -5,10 +5,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <random>
-#include <sstream>
 
 #include "checkpoint/compare.h"
 #include "checkpoint/logical.h"
@@ -141,12 +139,6 @@ TEST(GpuSurviveDevices, SurvivorsKeepTheirDevice) {
       expect_same_run(calm, hit, "");
     }
   }
-}
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
 }
 
 // Ranks as processes: what one has queued never ends. The others miss it, where it waits is

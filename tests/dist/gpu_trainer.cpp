@@ -171,6 +171,12 @@ class ThreadJob {
 
 }  // namespace
 
+std::string text_of(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
 GpuTrainer::GpuTrainer() {
   std::filesystem::create_directory(folder_ / "model");
   std::ofstream(folder_ / "model/config.json") << kTinyConfig;

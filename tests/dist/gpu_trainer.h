@@ -4,6 +4,7 @@
 // done here.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,8 @@
 #include "tests/io/temporary_folder.h"
 
 namespace weft::testing {
+
+std::string text_of(const std::filesystem::path& file);
 
 // Thrown by a rank that must die at once.
 struct Killed {};

@@ -1,5 +1,6 @@
 """What runs on two nodes and on one machine show to others; a part of nodes_interop.py."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -50,9 +51,10 @@ def has_in_memory(pid, text):
             place, rights, *_, name = [*line.split(maxsplit=5), ""][:6]
             begin, end = (int(word, 16) for word in place.split("-"))
             if rights.startswith("rw") and name.strip() in ("", "[heap]", "[stack]"):
-                memory.seek(begin)
-                if text.encode() in memory.read(end - begin):
-                    return True
+                with contextlib.suppress(OSError):  # it is no longer mapped
+                    memory.seek(begin)
+                    if text.encode() in memory.read(end - begin):
+                        return True
     return False
 
 

@@ -24,7 +24,6 @@ from pathlib import Path
 from common import Weft, die_with_parent, read_metrics, run_program, write_run_file
 from kill_interop import children_of, write_model_and_rows
 from nodes_interop import JOIN_WAIT_S, Cluster, Network, become_root, call, training_of
-from strangers import STEPS as STRANGER_STEPS
 from strangers import check_strangers
 
 CUT_S, SILENCE_S, LOST_S = 30, 10, 12
@@ -446,7 +445,7 @@ class Suite:
                          "no memory for copies: the bits of a calm run")
 
     def strangers(self):
-        with Nodes(self, "strangers", "mesh", 2, "--set", f"train.steps={STRANGER_STEPS}") as run:
+        with Nodes(self, "strangers", "mesh", 2, *ENDLESS) as run:
             check_strangers(self, run)
 
 

@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 MAGIC, CHALLENGE_BYTES, ANSWER_BYTES, VERDICT_BYTES = b"weft-hs1", 40, 104, 65  # src/net/handshake.h
 NONCE_END, PROOF_AT = 40, 72
 MOST_RECORDED = 8192
-GIVE_UP_S = 15
+GIVE_UP_S = 30
 ETH_P_ALL, ETH_P_IP, SYN, ACK = 3, 0x0800, 0x02, 0x10
 MEGABYTE = 1 << 20
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from common import die_with_parent
 from exposure import tcp_listeners
 from nodes_interop import call
+from sampling import is_full
 from stranger_client import ANSWER_BYTES, CHALLENGE_BYTES, KINDS, MAGIC
 
 CLIENT = Path(__file__).with_name("stranger_client.py")
-CLOSED_S = 12  # 10 s for a handshake (src/net/handshake.h), and a second until a port's thread looks
-STEPS, MBIT = 120, 16  # node 1's link is slow: it trains longer than strangers stay, with few steps
+# 10 s for a handshake (src/net/handshake.h), and a second until a port's thread looks; a busy machine has more.
+CLOSED_S = 12 if is_full() else 25
+MBIT = 16  # node 1's link is slow, which leaves fewer steps for the calm run
 AT = 3  # the host of strangers
 NEWS = ("started", "recovered", "rank_died", "node_lost")
 
@@ -129,13 +131,13 @@ def check_strangers(suite, run):
     visits = json.loads(strangers.stdout.read())
     checks.equal(strangers.wait(), 0, "strangers: their exit code")
     check_visits(checks, ports, visits)
-    checks.that(before < run.steps() < STEPS and run.train.poll() is None, "strangers: it has trained meanwhile",
+    checks.that(before < run.steps() and run.train.poll() is None, "strangers: it has trained meanwhile",
                 f"steps {before} to {run.steps()}, {time.monotonic() - begin:.1f} s")
     checks.equal([*run.processes_of(0), *run.processes_of(1), run.agents[2].pid], processes, "strangers: all processes are the same")
     status = suite.weft.json("status", run.dir)
     checks.equal((status["state"], status["restarts"], status["deaths"]), ("running", 0, 0), "strangers: no restart is counted")
     lift_limit(network, 1)
-    suite.ends_calm(run, "strangers", steps=STEPS)
+    suite.stops_calm(run, "strangers")
     checks.equal([len(run.events(name)) for name in NEWS], [1, 0, 0, 0], "strangers: a start is all that events.jsonl has")
     checks.that("a connection was refused" in run.text() and "does not know this run's secret" in run.text(),
                 "strangers: the supervisor tells of them")

@@ -224,7 +224,7 @@ def check_mode(model, mode, snapshot_every, checks, weft, folder, dice, args):
         checks.that(all(steps <= most for steps, most in pairs), f"{what}: at most as many steps repeated as are between snapshots",
                     f"(repeated, between snapshots): {pairs}")
         if not is_auto:
-            checks.that(max(lost) > 0, f"{what}: steps are lost", f"{lost}")
+            checks.that(max(lost, default=0) > 0, f"{what}: steps are lost", f"{lost}")
     checks.equal(len(times), args.moments, f"{what}: all of them")
     took = sorted(max(0.0, s - step_s) for s in times) or [99.0]
     print(f"{what}: step {1000 * step_s:.0f} ms; to the next step less one: median "
