@@ -86,8 +86,9 @@ void add_layouts(const RunFile& file, bool is_forced, NodeJobOptions* nodes) {
   };
 }
 
-// So that variables which libraries read before main() apply on every node. A channel is not encrypted
-// (docs/design/0017-channels.md): secrets are left to the ranks, which set them from the run file.
+// So that variables which libraries read before main() apply on every node. A channel is not
+// encrypted (docs/design/0017-channels.md): secrets are left to the ranks, which set them from the
+// run file.
 void add_launch_env(const std::map<std::string, std::string>& env, JobOptions* job) {
   for (const auto& [name, value] : env) {
     if (!is_secret_name(name)) job->env[name] = value;

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// auto: as often as copies cost less than 2 % of the time, with a tenth to spare for copies that take
-// longer later; judged by the best of the first few steps (those touch and pin fresh memory).
+// auto: as often as copies cost less than 2 % of the time, with a tenth to spare for copies that
+// take longer later; judged by the best of the first few steps (those touch and pin fresh memory).
 //
 // On the CPU a copy costs what it takes, and one is taken at each of these steps. A GPU copies
 // beside its kernels: every second step has no copy, and the cost is by how much the others are

@@ -119,7 +119,9 @@ class GpuKills : public ::testing::TestWithParam<Case> {
  protected:
   static bool is_full() { return std::getenv("FULL") != nullptr; }
   static int num_kills() { return is_full() ? 25 : 3; }
-  static double most_seconds() { return is_full() ? 2 : 20; }  // 2 is the promise, on a quiet machine
+  static double most_seconds() {
+    return is_full() ? 2 : 20;
+  }  // 2 is the promise, on a quiet machine
   // Enough for the kills and some calm steps after the last.
   static int64_t num_steps() { return 20 * num_kills() + 10; }
 
