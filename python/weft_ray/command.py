@@ -1,6 +1,7 @@
 """weft_ray/command.py: `weft train RUN.yaml --engine ray`: the run file decides, Ray places (RAY_ADDRESS)."""
 
 import argparse
+import errno
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import sys
 from weft_ray import check_ray
 
 CONNECT_S = 10
-USAGE, LOST = 2, 75  # exit codes (docs/contract.md)
+FAILED, USAGE, LOST = 1, 2, 75  # exit codes (docs/contract.md)
 DEVICES = ("auto", "cpu", "cuda")
 KEPT, RESTARTS = 2, 2  # defaults of checkpoint.keep and launch.max_restarts
 READ = {"name", "storage", "launch.device", "launch.max_restarts"}  # keys that Ray's configuration decides, and that are taken from the run file here
@@ -129,8 +130,10 @@ def train(args):
 
 
 def controller_code(error):
-    """2: wrong input, or storage that cannot be written; 75: something that may be there next time."""
+    """1: a full disk; 2: wrong input, or storage that cannot be written; 75: something that may be there next time."""
     cause = getattr(error, "controller_failure", None)
+    if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return FAILED
     is_usage = isinstance(cause, (ValueError, OSError)) and not isinstance(cause, (TimeoutError, ConnectionError))
     return USAGE if is_usage else LOST
 

@@ -168,7 +168,7 @@ class Place:
         self.open()
         self.failed, self.last_error = self.failed + 1, error
         self.wait_longer()
-        warn(f"no agent could be started on {self.address or 'a node'}; next try in {self.join_at - time.monotonic():.0f} s: {reason(error)}")
+        warn(f"{self.address or 'a node'} has no agent; next try in {self.join_at - time.monotonic():.0f} s: {reason(error)}")
 
     def note_end(self, code, error):
         """The agent has ended. If the run goes on without it, it is needed again."""

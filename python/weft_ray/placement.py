@@ -14,6 +14,7 @@ from weft_ray.place import alive_nodes, warn
 
 TIMEOUT_VARIABLE, TIMEOUT_S = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", 60.0  # Ray Train's own
 WAIT_S = 1
+JOIN_S = 5.0  # for a thread that may be inside a call of Ray
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,22 @@ def cluster_text(names):
 
 @contextlib.contextmanager
 def warn_while_waiting(what):
-    """Ray Data waits silently, and without end, where others hold every CPU: they may finish, so that this is not an error."""
+    """Ray Data waits silently, and without end, where others hold every CPU: they may finish, so that this is not an error. A long execution looks the same from here."""
     is_done, begin = threading.Event(), time.monotonic()
 
-    def warn_again():
-        while not is_done.wait(timeout_s()):
+    def warn_again(pause_s):
+        while not is_done.wait(pause_s):
+            pause_s *= 2
             with contextlib.suppress(Exception):  # Ray, which the other thread may be starting or ending
-                warn(f"{what} after {time.monotonic() - begin:.0f} s: Ray Data needs a free CPU for them; {cluster_text(['CPU'])}. "
+                warn(f"{what} after {time.monotonic() - begin:.0f} s; if Ray Data does not advance, it waits for a free CPU: {cluster_text(['CPU'])}. "
                      "If none becomes free, stop other jobs or add nodes; in a Tune trial leave CPUs for Ray Data")
-    threading.Thread(target=warn_again, daemon=True).start()
+    thread = threading.Thread(target=warn_again, args=(timeout_s() or TIMEOUT_S,), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         is_done.set()
+        thread.join(JOIN_S)
 
 
 class Placement:

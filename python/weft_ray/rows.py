@@ -29,7 +29,8 @@ def template_columns(texts):
 def check_dataset(name, dataset, columns, any_type):
     """Raises a ValueError unless the Dataset has the columns, with text or numbers in them; any_type: a column that may hold anything (chat messages)."""
     import pyarrow
-    schema = dataset.schema()
+    with failing_as(ValueError, name):
+        schema = dataset.schema()
     if schema is None:
         raise ValueError(f"datasets[{name!r}] has no rows")
     types = dict(zip(schema.names, schema.types))
@@ -41,7 +42,8 @@ def check_dataset(name, dataset, columns, any_type):
                pyarrow.types.is_boolean)
     unknown = [column for column in columns if column != any_type and not isinstance(types[column], pyarrow.DataType)]
     if unknown:  # columns of pandas hold objects, of which their first rows show what they are
-        first = dataset.select_columns(unknown).take_batch(FIRST_ROWS, batch_format="pyarrow")
+        with failing_as(ValueError, name):
+            first = dataset.select_columns(unknown).take_batch(FIRST_ROWS, batch_format="pyarrow")
         types.update(zip(first.schema.names, first.schema.types))
     for column in columns:
         kind = types[column]
@@ -62,13 +64,19 @@ def failure_text(error):
     return "\n".join([*first.splitlines()[-1:]] * bool(sign) + [str(cause).strip() or type(cause).__name__])
 
 
-def read_batches(dataset, columns, name):
-    """Whatever fails in here is the Dataset's failure, not that of the file that its rows are written to."""
+@contextlib.contextmanager
+def failing_as(kind, name):
+    """What is called in here may execute the Dataset: whatever fails is the Dataset's failure, not, for example, that of the file that its rows are written to."""
     try:
+        yield
+    except Exception as error:
+        raise kind(f"datasets[{name!r}] cannot be read: {failure_text(error)}") from None
+
+
+def read_batches(dataset, columns, name):
+    with failing_as(RuntimeError, name):
         dataset.context.execution_options.preserve_order = True
         yield from dataset.select_columns(columns).iter_batches(batch_size=ROWS, batch_format="pyarrow")
-    except Exception as error:
-        raise RuntimeError(f"datasets[{name!r}] cannot be read: {failure_text(error)}") from None
 
 
 def write_draft(dataset, columns, name, draft):

@@ -62,7 +62,10 @@ def remote_error(error, where, folder=None):
     if folder and isinstance(cause, OSError):
         text = (f"{where or 'a task on Ray'} cannot write {folder}: {reason(error)}. Set RunConfig(storage_path) (with s3://: checkpoint.fallback) to a folder that "
                 "every node can write to")
-    return ControllerError(next((kind for kind in KINDS if isinstance(cause, kind)), RuntimeError)(text))
+    failure = next((kind for kind in KINDS if isinstance(cause, kind)), RuntimeError)(text)
+    if isinstance(cause, OSError):
+        failure.errno = cause.errno  # a full disk has an exit code of its own
+    return ControllerError(failure)
 
 
 def is_loopback(address):
@@ -222,8 +225,8 @@ class Run:
         try:
             steps = stored_steps(self.settings, storage)
             return make_result(self.settings, storage, *self.head.ask(lambda actor: actor.summary.remote(steps)))
-        except OSError as error:
-            raise ControllerError(RuntimeError(f"training is complete, but {self.settings.run_dir} cannot be read: {error}. Calling fit() again returns its Result")) from error
+        except OSError as error:  # also the actor's, since Ray's RayTaskError is then an OSError too
+            raise ControllerError(RuntimeError(f"training is complete, but {self.settings.run_dir} cannot be read: {reason(error)}. Calling fit() again returns its Result")) from None
 
     def check_storage(self, path):
         """Nodes that join later are checked by weft itself, and so is one whose actor is lost meanwhile."""
@@ -340,7 +343,7 @@ class Run:
         without = [place for place in self.places[1:] if place.failed >= STARTS]
         if len(self.places) - len(without) < self.placement.min_nodes and without:
             place = without[0]
-            raise ControllerError(RuntimeError(f"no agent could be started on {place.address or place.node.id[:12]} in {place.failed} attempts: "
+            raise ControllerError(RuntimeError(f"{place.address or place.node.id[:12]} has no agent after {place.failed} attempts: "
                                                f"{reason(place.last_error)}")) from place.last_error
 
     # ---------------------------------------------------------------- callbacks

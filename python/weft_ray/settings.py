@@ -150,13 +150,13 @@ def check_keys(config):
     if not isinstance(config, dict):
         raise ValueError(f"train_loop_config={config!r}: expected a dict, like {{\"train.lr\": 1e-5}}")
     for key, value in config.items():
-        if isinstance(value, dict):
+        if not isinstance(key, str) or not key:
+            raise ValueError(f"train_loop_config: {key!r} is not a key of a run file, like \"train.lr\"")
+        if isinstance(value, dict) and "." not in key:  # a section; launch.env and launch.slurm are dicts themselves
             names = ", ".join(f'"{key}.{name}": {one!r}' for name, one in value.items())
             raise ValueError(f"train_loop_config: keys are written with dots, not nested: {{{names}}}")
         if key in OWNED:
             raise ValueError(f"train_loop_config: {key} is decided by {OWNED[key]}; remove it")
-        if not isinstance(key, str) or not key:
-            raise ValueError(f"train_loop_config: {key!r} is not a key of a run file, like \"train.lr\"")
 
 
 def check_ranks(scaling, sections, config):
@@ -264,7 +264,7 @@ def read_datasets(datasets, sections, config):
             refuse(f"datasets[{name!r}]", dataset, "expected a ray.data.Dataset")
         if find_key(sections, f"data.{name}") or f"data.{name}" in config:
             raise ValueError(f"datasets[{name!r}] and data.{name} are both given; remove one of them")
-        with warn_while_waiting(f"the columns of datasets[{name!r}] are not known"):
+        with warn_while_waiting(f"the columns of datasets[{name!r}] are still being determined"):
             check_dataset(name, dataset, columns, messages)
     return {name: (dataset, columns) for name, dataset in datasets.items()}
 

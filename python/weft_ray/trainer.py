@@ -83,7 +83,7 @@ class WeftTrainer:
         for name, (dataset, columns) in self.settings.datasets.items():
             write = self.rows_task(rows.write_rows).remote(dataset, columns, self.settings.rows_folder, name)
             try:
-                with warn_while_waiting(f"the rows of datasets[{name!r}] have not been written"):
+                with warn_while_waiting(f"the rows of datasets[{name!r}] are still being written"):
                     path, is_strange = ray.get(write)
             except RayTaskError as error:
                 raise remote_error(error, "", self.settings.rows_folder) from None
@@ -100,7 +100,7 @@ class WeftTrainer:
         settings = self.settings
         if settings.bundle and (there := num_fitting(settings)) < settings.fewest:
             needed = {name: value * settings.fewest for name, value in settings.bundle.items()}
-            warn(f"num_workers={settings.fewest} needs {amount(needed)}, {amount(settings.bundle)} each, but the cluster's nodes hold {there} workers; {cluster_text(needed)}. "
+            warn(f"num_workers={settings.fewest} needs {amount(needed)}, {amount(settings.bundle)} each, but the cluster's nodes have room for {there}; {cluster_text(needed)}. "
                  f"The rows are written first; nodes must be added no later than {timeout_s():g} s after that ({TIMEOUT_VARIABLE})")
 
     def drop_refused_rows(self, failures):

@@ -125,17 +125,19 @@ def check_unwritable(case):
     rows = {"train": ray.data.read_json(run["data"]["train"])}
     without = {**run, "data": {key: value for key, value in run["data"].items() if key != "train"}}
     call("mount", "-t", "tmpfs", "-o", "ro", "none", sealed)
-    for what, place, why in (("read-only", sealed, "Read-only file system"), ("a file", file, "Not a directory")):
-        for who, sections_of, datasets in (("the actor", run, None), ("the task with rows", without, rows)):
-            try:
-                WeftTrainer(sections_of, scaling_config=ray.train.ScalingConfig(num_workers=4), datasets=datasets,
-                            run_config=ray.train.RunConfig(name="unwritable", storage_path=str(place))).fit()
-                case.checks.that(False, f"storage_path is {what}, {who}: fit() raises")
-            except ray.train.TrainingFailedError as error:
-                text = str(error)
-                is_good = why in text and f"cannot write {place / 'unwritable'}" in text and "ray::" not in text  # as lines of Ray's traceback have
-                case.checks.that(is_good, f"storage_path is {what}, {who}: TrainingFailedError names it", "" if is_good else text[-1500:])
-    call("umount", sealed)
+    try:
+        for what, place, why in (("read-only", sealed, "Read-only file system"), ("a file", file, "Not a directory")):
+            for who, sections_of, datasets in (("the actor", run, None), ("the task with rows", without, rows)):
+                try:
+                    WeftTrainer(sections_of, scaling_config=ray.train.ScalingConfig(num_workers=4), datasets=datasets,
+                                run_config=ray.train.RunConfig(name="unwritable", storage_path=str(place))).fit()
+                    case.checks.that(False, f"storage_path is {what}, {who}: fit() raises")
+                except ray.train.TrainingFailedError as error:
+                    text = str(error)
+                    is_good = why in text and f"cannot write {place / 'unwritable'}" in text and "ray::" not in text  # as lines of Ray's traceback have
+                    case.checks.that(is_good, f"storage_path is {what}, {who}: TrainingFailedError names it", "" if is_good else text[-1500:])
+    finally:
+        call("umount", sealed)
     case.checks.equal(processes("train"), {}, "storage that cannot be written: no process is left")
 
 
@@ -178,21 +180,23 @@ def check_environment(case):
     for home in case.cluster.homes.values():
         shutil.rmtree(program_cache(home), ignore_errors=True)
     took, texts = {}, []
-    for name in ("cold", "cached"):
+    try:
+        for name in ("cold", "cached"):
+            ray.shutdown()
+            begin, recorder = time.monotonic(), make_recorder()()
+            ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(case.wheel)]})
+            fitted = time.monotonic()
+            case.trainer(f"environment-{name}", callbacks=[recorder]).fit()
+            took[name] = recorder.times[0] - fitted
+            texts.append(f"{name}: ray.init() {fitted - begin:.1f} s, then {took[name]:.1f} s from fit() to the first step")
+            same_run(case, case.storage / f"environment-{name}", case.undisturbed, f"runtime environment, {name}")
+    finally:
         ray.shutdown()
-        begin, recorder = time.monotonic(), make_recorder()()
-        ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error", runtime_env={"py_modules": [str(case.wheel)]})
-        fitted = time.monotonic()
-        case.trainer(f"environment-{name}", callbacks=[recorder]).fit()
-        took[name] = recorder.times[0] - fitted
-        texts.append(f"{name}: ray.init() {fitted - begin:.1f} s, then {took[name]:.1f} s from fit() to the first step")
-        same_run(case, case.storage / f"environment-{name}", case.undisturbed, f"runtime environment, {name}")
+        ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error")
     print("runtime environment with the wheel, " + "; ".join(texts), flush=True)
     is_held, text = promised(case, FIRST_STEP_S, took["cached"])
     case.checks.that(is_held, f"runtime environment, cached, from fit() to the first step: {text}; cold: {took['cold']:.1f} s")
     case.checks.equal(set(programs_sent(case.cluster).values()), {0}, "runtime environment: its wheel is used as it is")
-    ray.shutdown()
-    ray.init(address=case.cluster.address, log_to_driver=False, logging_level="error")
 
 
 def check_gpu_ids(case):

@@ -67,6 +67,10 @@ class FakeNode:
         self.fail("secret")
         return "secret"
 
+    def summary(self, _):
+        self.fail("summary")
+        return {}, []
+
     def stop(self, _):
         return None
 

@@ -24,6 +24,18 @@ class RayTaskError(RayError):
         super().__init__(f"a traceback\n{cause}")
         self.cause = cause
 
+    def as_instanceof_cause(self):
+        """What ray.get() raises: an exception of the cause's type too, which has the traceback as its text, and no errno."""
+        text = str(self)
+
+        class Both(RayTaskError, type(self.cause)):
+            def __init__(self, cause):
+                self.cause = cause
+
+            def __str__(self):
+                return text
+        return Both(self.cause)
+
 
 class TrainingFailedError(Exception):
     pass
@@ -61,7 +73,7 @@ class Call:
         except RayError as error:
             self.error = error
         except Exception as error:
-            self.error = RayTaskError(error)
+            self.error = RayTaskError(error).as_instanceof_cause()
         return self
 
 

@@ -112,6 +112,8 @@ class ExitCodes(WithNodes):
         lost.__cause__ = run.SupervisorLost("the actor is lost")
         for error, code, text in (
                 (ControllerError(ValueError("not shared")), 2, "not shared"), (ControllerError(PermissionError("read-only")), 2, "read-only"),
+                (run.remote_error(stand_in_ray.RayTaskError(OSError(28, "No space left on device")).as_instanceof_cause(), "n1"), 1, "n1: [Errno 28] No space left on device"),
+                (run.remote_error(stand_in_ray.RayTaskError(OSError(122, "Disk quota exceeded")).as_instanceof_cause(), "", "/r/x"), 1, "cannot write /r/x: [Errno 122] Disk quota exceeded"),
                 (ControllerError(TimeoutError("too small")), 75, "too small"), (ControllerError(RayActorError("lost")), 75, "lost"), (lost, 75, "the actor is lost"),
                 (stand_in_ray.WorkerGroupError("exited with 3", {0: run.WeftError(3, "error: shown already")}), 3, "")):
             before = len(self.said.getvalue())

@@ -251,35 +251,51 @@ class Rows(Folder):
 
     def test_a_cluster_that_is_too_small_is_no_surprise_after_the_rows(self):
         keys = {"data.train": ["/r/x/rows/train.parquet"]}
-        for nodes, fewest, wanted in (([1.5, 1.5], 2, ""), ([2], 2, ""), ([1.5, 0.5], 2, "num_workers=2 needs CPU 2, CPU 1 each, but the cluster's nodes hold 1 workers; the cluster has CPU 2, of which CPU 0 is free"),
-                                      ([], 1, "num_workers=1 needs CPU 1, CPU 1 each, but the cluster's nodes hold 0 workers")):
+        for nodes, fewest, wanted in (([1.5, 1.5], 2, ""), ([2], 2, ""), ([1.5, 0.5], 2, "num_workers=2 needs CPU 2, CPU 1 each, but the cluster's nodes have room for 1; the cluster has CPU 2, of which CPU 0 is free"),
+                                      ([], 1, "num_workers=1 needs CPU 1, CPU 1 each, but the cluster's nodes have room for 0; ")):
             got, said = self.write(nodes=nodes, fewest=fewest)
             self.assertEqual(got, keys)  # an autoscaler may add nodes
             self.assertTrue(wanted in said if wanted else not said, said)
 
     def test_rows_that_wait_for_a_cpu(self):
-        looks = threading.Semaphore(0)
+        looks, before = threading.Semaphore(0), threading.active_count()
 
-        def free():
+        def look(_):
             looks.release()
-            return {}
+            return "the cluster has CPU 2, of which CPU 0 is free"
 
         def get(_):
             for _ in range(3):  # the third look comes after two warnings
                 self.assertTrue(looks.acquire(timeout=60))
             return "/r/x/rows/train.parquet", False
-        with mock.patch.dict(os.environ, {placement.TIMEOUT_VARIABLE: "0.01"}), mock.patch.object(placement, "cluster_text", lambda _: free() or "the cluster has CPU 2, of which CPU 0 is free"):
-            _, said = self.write([2], ends=get)
-            before = threading.active_count()
-            self.assertEqual(self.write([2])[1], "")
-        self.assertRegex(said, r"(warning: the rows of datasets\['train'\] have not been written after \d+ s: .*; the cluster has CPU 2, of which CPU 0 is free\. .*\n){2}")
-        self.assertLessEqual(threading.active_count(), before)
+        with mock.patch.object(placement, "cluster_text", look), mock.patch.object(placement, "JOIN_S", 60):
+            with mock.patch.dict(os.environ, {placement.TIMEOUT_VARIABLE: "0.01"}):
+                _, said = self.write([2], ends=get)
+            self.assertLessEqual(threading.active_count(), before)  # the one that warns has ended
+            with mock.patch.dict(os.environ, {placement.TIMEOUT_VARIABLE: "600"}):
+                self.assertEqual(self.write([2])[1], "")
+        self.assertRegex(said, r"^(warning: the rows of datasets\['train'\] are still being written after \d+ s; if Ray Data does not advance, it waits for a free CPU: "
+                               r"the cluster has CPU 2, of which CPU 0 is free\. .*\n){2}")
+
+    def test_warnings_of_a_wait_become_rare(self):
+        pauses, said = [], io.StringIO()
+
+        def wait(seconds):
+            pauses.append(seconds)
+            return len(pauses) == 4
+        names = SimpleNamespace(Thread=threading.Thread, Event=lambda: SimpleNamespace(wait=wait, set=lambda: None))
+        with mock.patch.object(placement, "threading", names), mock.patch.object(placement, "cluster_text", lambda _: ""), mock.patch.object(placement, "JOIN_S", 60), \
+                mock.patch.dict(os.environ), contextlib.redirect_stderr(said):
+            os.environ.pop(placement.TIMEOUT_VARIABLE, None)
+            with placement.warn_while_waiting("rows"):
+                pass
+        self.assertEqual((pauses, said.getvalue().count("warning: rows after ")), ([60, 120, 240, 480], 3))
 
     def test_whose_failure_it_was(self):
         for cause, kind, wanted in ((PermissionError(13, "denied"), OSError, r"a task on Ray cannot write /r/x/rows: .*denied\. Set RunConfig\(storage_path\)"),
                                     (RuntimeError("datasets['train'] cannot be read: no file"), RuntimeError, r"controller: datasets\['train'\] cannot be read: no file")):
             with self.assertRaisesRegex(stand_in_ray.ControllerError, wanted) as caught:
-                self.write(nodes=[2], ends=stand_in_ray.RayTaskError(cause))
+                self.write(nodes=[2], ends=stand_in_ray.RayTaskError(cause).as_instanceof_cause())
             self.assertIsInstance(caught.exception.controller_failure, kind)
             self.assertNotIn("traceback", str(caught.exception))
 
@@ -315,17 +331,31 @@ class Rows(Folder):
         parquet.ParquetWriter = lambda *_: SimpleNamespace(schema=None, write_table=full if is_full else lambda *_, **__: None, close=lambda: None)
         with mock.patch.dict(sys.modules, {"pyarrow.parquet": parquet}), mock.patch.object(sys.modules["pyarrow"], "parquet", parquet, create=True):
             for error, is_full, kind, wanted in (
-                    (stand_in_ray.RayTaskError(FileNotFoundError(2, "No such file", "/d/1.parquet")), False, RuntimeError, r"^datasets\['train'\] cannot be read: .*No such file.*/d/1\.parquet"),
+                    (stand_in_ray.RayTaskError(FileNotFoundError(2, "No such file", "/d/1.parquet")).as_instanceof_cause(), False, RuntimeError, r"^datasets\['train'\] cannot be read: .*No such file.*/d/1\.parquet"),
                     (TimeoutError(), False, RuntimeError, "cannot be read: TimeoutError"), (None, True, OSError, "No space left"), (None, False, None, "")):
                 with self.assertRaisesRegex(kind, wanted) if kind else contextlib.nullcontext():
                     rows.write_draft(Dataset(error), ["text"], "train", str(self.folder / "draft"))
+
+    def test_a_dataset_that_cannot_be_read_in_the_constructor(self):
+        lost = stand_in_ray.RayTaskError(FileNotFoundError(2, "No such file", "/d/1.parquet")).as_instanceof_cause()
+
+        def fail(*_, **__):
+            raise lost
+        objects = SimpleNamespace(names=["text"], types=[object])  # as pandas has them
+        for dataset in (SimpleNamespace(schema=fail), SimpleNamespace(schema=lambda: objects, select_columns=lambda _: SimpleNamespace(take_batch=fail))):
+            with mock.patch.object(sys.modules["pyarrow"], "types", mock.MagicMock(), create=True), \
+                    self.assertRaisesRegex(ValueError, r"^datasets\['train'\] cannot be read: \[Errno 2\] No such file: '/d/1\.parquet'$") as caught:
+                rows.check_dataset("train", dataset, ["text"], "")
+            self.assertTrue(caught.exception.__suppress_context__)
+        with self.assertRaisesRegex(ValueError, r"^datasets\['train'\] has no rows$"):
+            rows.check_dataset("train", SimpleNamespace(schema=lambda: None), ["text"], "")
 
     def test_a_refusal_is_not_hidden(self):
         rows.remove_rows([str(self.folder / "missing")])
         one, said = trainer.WeftTrainer.__new__(trainer.WeftTrainer), io.StringIO()
         one.strange_rows, one.settings = ["/r/x/rows/train-1.parquet"], SimpleNamespace(labels=None, bundle={"CPU": 1})
         with mock.patch.object(trainer.ray, "remote", lambda **_: lambda task: SimpleNamespace(remote=lambda *_: None)), \
-                mock.patch.object(trainer.ray, "get", side_effect=stand_in_ray.RayTaskError(PermissionError("read-only"))), contextlib.redirect_stderr(said):
+                mock.patch.object(trainer.ray, "get", side_effect=stand_in_ray.RayTaskError(PermissionError("read-only")).as_instanceof_cause()), contextlib.redirect_stderr(said):
             one.drop_refused_rows({0: run.WeftError(2, "other rows")})
         self.assertIn("could not be removed: read-only", said.getvalue())
 

@@ -57,7 +57,7 @@ class Joining(WithNodes):
         self.assertFalse(one.can_be_polled)  # not before its start has been answered
         one.join("here:1", "secret")
         self.assertEqual((FakeNode.joined, one.is_joined), (0, False))
-        self.assertIn("Exec format error", self.said.getvalue())
+        self.assertEqual(self.said.getvalue(), "warning: 10.0.0.2 has no agent; next try in 1 s: Exec format error\n")
         self.now += 1.0
         self.waits(one, 1)
         self.assertEqual((FakeNode.joined, one.can_be_polled), (1, True))
@@ -152,6 +152,19 @@ class Attempts(WithNodes):
             kinds = (ConnectionError, OSError, RuntimeError)
             self.assertEqual([isinstance(caught.exception.controller_failure, kind) for kind in kinds], [isinstance(error, kind) for kind in kinds])
 
+    def test_a_result_that_cannot_be_read(self):
+        one = self.ready()
+        one.open()
+        FakeNode.faults = {"summary": [OSError(5, "Input/output error", "/r/x/metrics.jsonl")]}
+        with self.assertRaisesRegex(ControllerError, r"^controller: training is complete, but /r/x cannot be read: \[Errno 5\] Input/output error: '/r/x/metrics\.jsonl'\. Calling fit\(\) again") as caught:
+            one.result()
+        self.assertTrue(caught.exception.__suppress_context__)
+
+    def test_a_full_disk_keeps_its_number(self):
+        for error, wanted in ((OSError(28, "No space left on device"), 28), (OSError(122, "Disk quota exceeded"), 122), (OSError("no number"), None)):
+            failure = run.remote_error(stand_in_ray.RayTaskError(error).as_instanceof_cause(), "10.0.0.2").controller_failure
+            self.assertEqual((failure.errno, str(failure)), (wanted, f"10.0.0.2: {error}"))
+
     def test_hints_in_the_words_of_python(self):
         for words, wanted in (([], True), (["--resume", "auto"], False)):
             one = self.make_run([self.nodes], True, text="", place=("/r/x", ""), keys={}, keep=None)
@@ -202,7 +215,7 @@ class Attempts(WithNodes):
         place_.polling = place_.first.poll.remote(0, 0)
         one.hear_agent(place_)
         self.assertEqual((FakeNode.dropped, place_.agent, place_.is_joined), ([("n2", 4711)], None, False))
-        self.assertIn("node lost", self.said.getvalue())
+        self.assertEqual(self.said.getvalue(), "warning: 10.0.0.2 has no agent; next try in 1 s: node lost\n")  # it had one
 
     def test_keys_of_one_rank_and_of_more(self):
         for ranks, wanted in ((1, {}), (2, {"launch.max_restarts": 3, "launch.restart_reset_steps": 0})):
@@ -268,7 +281,7 @@ class Attempts(WithNodes):
                     self.now += 5.0
             return one, look
         one, look = begin()
-        with self.assertRaisesRegex(ControllerError, "10.0.0.2 in 3 attempts: no memfd"):
+        with self.assertRaisesRegex(ControllerError, "10.0.0.2 has no agent after 3 attempts: no memfd"):
             look()
         for change in ({"is_first": False}, {"has_reported": True}):
             one, look = begin(**{name: value for name, value in change.items() if name == "is_first"})

@@ -122,6 +122,14 @@ class Values(unittest.TestCase):
             settings.check_keys({"train.lr": 1e-3, "parallel": {"dp": 2, "tp": 1}})
         with self.assertRaisesRegex(ValueError, r"train_loop_config=\['train\.lr'\]: expected a dict"):
             settings.check_keys(["train.lr"])
+        for key in (1, ""):
+            with self.assertRaisesRegex(ValueError, f"train_loop_config: {key!r} is not a key of a run file"):
+                settings.check_keys({key: {"dp": 2}})
+
+    def test_keys_whose_values_are_dicts(self):
+        settings.check_keys({"launch.env": {"HF_HOME": "/x"}, "launch.slurm": {"partition": "gpu"}})
+        with self.assertRaisesRegex(ValueError, r'not nested: \{"launch\.env": \{\'HF_HOME\': \'/x\'\}\}'):
+            settings.check_keys({"launch": {"env": {"HF_HOME": "/x"}}})
 
     def test_run_files_that_cannot_be_read(self):
         with tempfile.TemporaryDirectory() as folder:
