@@ -9,9 +9,9 @@ failed. Long matrices run in part, chosen by the commit's hash (tests/interop/sa
 FULL=1 in the environment. Two programs run at a time, since each leaves a core idle while Python
 starts or one rank waits; those that promise a time run alone (slurm promises one with FULL=1 only).
 
-INTEROP_BUDGET_S (.ci/run sets it; not with FULL=1) is the time after which no more programs begin. Those of
-EVERY_TIME come first, the others in an order shuffled by the commit: what one commit leaves out, which is
-printed, others run.
+INTEROP_BUDGET_S (.ci/run sets it; not with FULL=1) is the time after which no more programs begin but those of
+EVERY_TIME, and INTEROP_LAST_S that after which none does: a slow machine must end in time too. Those of EVERY_TIME
+come first, the others in an order shuffled by the commit: what one commit leaves out, which is printed, others run.
 """
 
 import concurrent.futures
@@ -78,10 +78,10 @@ def in_turn(programs, commit):
     return sorted(programs, key=place)
 
 
-def run_timed(python, program, together, deadline=float("inf")):
+def run_timed(python, program, together, deadline=float("inf"), last=float("inf")):
     """The same; what a program that runs beside another prints is shown when it ends. None: it was not begun,
-    since the deadline is over."""
-    if time.monotonic() >= deadline and name_of(program) not in EVERY_TIME:
+    since the deadline is over, or for those of EVERY_TIME the last moment."""
+    if time.monotonic() >= (last if name_of(program) in EVERY_TIME else min(deadline, last)):
         return None
     lines = []
     say = lines.append if together else lambda line: print(line, flush=True)
@@ -101,13 +101,14 @@ def main():
     if unknown:
         sys.exit(f"interop: no program is called {', '.join(sorted(unknown))}")
     programs = [p for p in programs if not names or name_of(p) in names]
-    budget_s = float("inf") if IS_FULL or names else float(os.environ.get("INTEROP_BUDGET_S", "inf"))
+    budget_s, last_s = (float("inf") if IS_FULL or names else float(os.environ.get(name, "inf"))
+                        for name in ("INTEROP_BUDGET_S", "INTEROP_LAST_S"))
     begin = time.monotonic()
     together, alone = ([p for p in programs if (name_of(p) in ALONE) == is_alone] for is_alone in (False, True))
     with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
-        run_beside = functools.partial(run_timed, python, together=True, deadline=begin + TOGETHER_SHARE * budget_s)
+        run_beside = functools.partial(run_timed, python, together=True, deadline=begin + TOGETHER_SHARE * budget_s, last=begin + last_s)
         counts = list(pool.map(run_beside, together))
-    counts += [run_timed(python, p, together=False, deadline=begin + budget_s) for p in alone]
+    counts += [run_timed(python, p, together=False, deadline=begin + budget_s, last=begin + last_s) for p in alone]
     left = sorted(name_of(p) for p, count in zip(together + alone, counts) if count is None)
     if left:
         print(f"interop: {budget_s:.0f} s are over; left to other commits: {', '.join(left)} (FULL=1 runs all)")

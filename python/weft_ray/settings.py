@@ -153,7 +153,7 @@ def check_keys(config):
         if not isinstance(key, str) or not key:
             raise ValueError(f"train_loop_config: {key!r} is not a key of a run file, like \"train.lr\"")
         if isinstance(value, dict) and "." not in key:  # a section; launch.env and launch.slurm are dicts themselves
-            names = ", ".join(f'"{key}.{name}": {one!r}' for name, one in value.items())
+            names = ", ".join(f'"{key}.{name}": {"{...}" if isinstance(one, dict) else repr(one)}' for name, one in value.items())  # launch.env may hold secrets
             raise ValueError(f"train_loop_config: keys are written with dots, not nested: {{{names}}}")
         if key in OWNED:
             raise ValueError(f"train_loop_config: {key} is decided by {OWNED[key]}; remove it")

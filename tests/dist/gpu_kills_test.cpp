@@ -173,7 +173,8 @@ TEST_P(GpuKills, KilledProcessesChangeNothing) {
     ASSERT_EQ(job.wait(), 0) << text_of(job.errors());
   }
   GpuJob job(hit_, sets());
-  for (int i = 0; i < num_kills(); ++i) ASSERT_NO_FATAL_FAILURE(kill_one(&job, 1 + i));
+  for (int i = 0; i < num_kills(); ++i)
+    ASSERT_NO_FATAL_FAILURE(kill_one(&job, static_cast<size_t>(i) + 1));
   ASSERT_EQ(job.wait(), 0) << text_of(job.errors());
   const std::vector<Json> recovered = events_of(hit_, "recovered");
   EXPECT_EQ(std::ssize(recovered), num_kills());

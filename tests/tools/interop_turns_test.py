@@ -51,7 +51,7 @@ class Budget(unittest.TestCase):
                 contextlib.redirect_stdout(output):
             with self.assertRaises(SystemExit) as end:
                 run_interop.main()
-        self.assertEqual(end.exception.code, 0)
+        self.assertEqual(end.exception.code, 0 if begun else 1)
         return sorted(begun), output.getvalue()
 
     def setUp(self):
@@ -59,6 +59,7 @@ class Budget(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
         os.environ.pop("INTEROP_BUDGET_S", None)
+        os.environ.pop("INTEROP_LAST_S", None)
         full = unittest.mock.patch.object(run_interop, "IS_FULL", False)
         full.start()
         self.addCleanup(full.stop)
@@ -75,6 +76,11 @@ class Budget(unittest.TestCase):
         for name in set(names(PROGRAMS)) - set(begun):
             self.assertIn(name, left)
         self.assertIn(f"{len(begun)} passed, 0 failed", output)
+
+    def test_after_the_last_moment_none_begins_and_a_run_without_checks_has_failed(self):
+        begun, output = self.run_all(INTEROP_BUDGET_S="1000", INTEROP_LAST_S="0")
+        self.assertEqual(begun, [])
+        self.assertIn("exact", next(line for line in output.splitlines() if "left to other commits" in line))
 
     def test_programs_that_were_asked_for_run(self):
         self.assertEqual(self.run_all("s3", INTEROP_BUDGET_S="0")[0], ["s3"])

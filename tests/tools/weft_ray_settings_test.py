@@ -128,7 +128,7 @@ class Values(unittest.TestCase):
 
     def test_keys_whose_values_are_dicts(self):
         settings.check_keys({"launch.env": {"HF_HOME": "/x"}, "launch.slurm": {"partition": "gpu"}})
-        with self.assertRaisesRegex(ValueError, r'not nested: \{"launch\.env": \{\'HF_HOME\': \'/x\'\}\}'):
+        with self.assertRaisesRegex(ValueError, r'not nested: \{"launch\.env": \{\.\.\.\}\}'):
             settings.check_keys({"launch": {"env": {"HF_HOME": "/x"}}})
 
     def test_run_files_that_cannot_be_read(self):
