@@ -34,7 +34,9 @@ namespace fs = std::filesystem;
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostFrames = 40, kMostThreads = 64;
+// Of the words beyond the chain of frames many may be left over: 40 were too few to reach the
+// caller.
+constexpr size_t kMostFrames = 100, kMostThreads = 64;
 // Whoever asks has others to answer: threads that do not stop must not hold it up.
 constexpr std::chrono::milliseconds kMostTimeOfThread{200}, kMostTime{2000};
 
