@@ -8,7 +8,8 @@ from ray._private.state import available_resources_per_node  # as ray.util.tpu d
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from weft_ray.place import alive_nodes, warn
-from weft_ray.placement import TIMEOUT_VARIABLE, Archive, Node, amount, cluster_text, timeout_s
+from weft_ray.placement import Archive, Node
+from weft_ray.waits import TIMEOUT_VARIABLE, amount, cluster_text, timeout_s
 
 POLL_S, SETTLE_S = 0.2, 2.0
 

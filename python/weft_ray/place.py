@@ -1,7 +1,6 @@
 """weft_ray/place.py: the actors on one node, and the program there."""
 
 import itertools
-import sys
 import time
 
 import ray
@@ -11,16 +10,13 @@ from ray.util.placement_group import placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from weft_ray import follow, keep, libraries, node, program
+from weft_ray.waits import warn
 
 AGAIN_S, LONGEST_S = 1.0, 60.0  # before an agent that has ended is restarted: doubled each time, until one has run for LONGEST_S
 AWAY_S, AWAY_POLL_S = 60.0, 0.5  # how long an actor may be out of reach before it counts as lost, and how often it is asked meanwhile
 
 for module in (follow, keep, libraries, node):  # nodes do not have them
     cloudpickle.register_pickle_by_value(module)
-
-
-def warn(text):
-    print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 def reason(error):

@@ -17,8 +17,8 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 from weft_ray import other_ray
 from weft_ray.hints import with_python_words
 from weft_ray.place import ApartError, Place, reason, warn
-from weft_ray.placement import TIMEOUT_VARIABLE, timeout_s
 from weft_ray.result import make_checkpoint, make_result, stored_steps
+from weft_ray.waits import TIMEOUT_VARIABLE, timeout_s
 
 POLL_S, LOOK_S, SAVE_S, CLOSE_S = 0.5, 1.0, 120.0, 10.0
 USAGE, LOST = 2, 75  # exit codes: wrong input; the same command resumes (docs/contract.md)

@@ -11,8 +11,8 @@ from ray.train import FailureConfig, LoggingConfig, ScalingConfig, UserCallback
 
 from weft_ray import program
 from weft_ray.hints import OWNED
-from weft_ray.placement import warn_while_waiting
 from weft_ray.rows import check_dataset, template_columns
+from weft_ray.waits import warn_while_waiting
 
 BEST = {"eval_loss": "min", "exact_match": "max", "sql_match": "max"}  # checkpoint.best, and which value is better
 SCORES = (*BEST, "loss", "grad_norm", "step", "tokens")  # what checkpoints may be ranked by

@@ -12,10 +12,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from weft_ray import program, rows
 from weft_ray.elastic import ElasticPlacement, fitting_node, num_fitting
 from weft_ray.place import reason, warn
-from weft_ray.placement import TIMEOUT_VARIABLE, Placement, amount, cluster_text, timeout_s, warn_while_waiting
+from weft_ray.placement import Placement
 from weft_ray.result import open_storage
 from weft_ray.run import LOST, USAGE, Run, SupervisorLost, WeftError, make_context, remote_error
 from weft_ray.settings import read_settings
+from weft_ray.waits import TIMEOUT_VARIABLE, amount, cluster_text, timeout_s, warn_while_waiting
 
 __all__ = ["WeftError", "WeftTrainer"]
 

@@ -23,7 +23,7 @@ import stand_in_ray  # noqa: E402
 
 stand_in_ray.install()
 
-from weft_ray import node, placement, rows, run, settings, trainer  # noqa: E402
+from weft_ray import node, placement, rows, run, settings, trainer, waits  # noqa: E402
 
 
 def archive():
@@ -268,11 +268,11 @@ class Rows(Folder):
             for _ in range(3):  # the third look comes after two warnings
                 self.assertTrue(looks.acquire(timeout=60))
             return "/r/x/rows/train.parquet", False
-        with mock.patch.object(placement, "cluster_text", look), mock.patch.object(placement, "JOIN_S", 60):
-            with mock.patch.dict(os.environ, {placement.TIMEOUT_VARIABLE: "0.01"}):
+        with mock.patch.object(waits, "cluster_text", look), mock.patch.object(waits, "JOIN_S", 60):
+            with mock.patch.dict(os.environ, {waits.TIMEOUT_VARIABLE: "0.01"}):
                 _, said = self.write([2], ends=get)
             self.assertLessEqual(threading.active_count(), before)  # the one that warns has ended
-            with mock.patch.dict(os.environ, {placement.TIMEOUT_VARIABLE: "600"}):
+            with mock.patch.dict(os.environ, {waits.TIMEOUT_VARIABLE: "600"}):
                 self.assertEqual(self.write([2])[1], "")
         self.assertRegex(said, r"^(warning: the rows of datasets\['train'\] are still being written after \d+ s; if Ray Data does not advance, it waits for a free CPU: "
                                r"the cluster has CPU 2, of which CPU 0 is free\. .*\n){2}")
@@ -284,10 +284,10 @@ class Rows(Folder):
             pauses.append(seconds)
             return len(pauses) == 4
         names = SimpleNamespace(Thread=threading.Thread, Event=lambda: SimpleNamespace(wait=wait, set=lambda: None))
-        with mock.patch.object(placement, "threading", names), mock.patch.object(placement, "cluster_text", lambda _: ""), mock.patch.object(placement, "JOIN_S", 60), \
+        with mock.patch.object(waits, "threading", names), mock.patch.object(waits, "cluster_text", lambda _: ""), mock.patch.object(waits, "JOIN_S", 60), \
                 mock.patch.dict(os.environ), contextlib.redirect_stderr(said):
-            os.environ.pop(placement.TIMEOUT_VARIABLE, None)
-            with placement.warn_while_waiting("rows"):
+            os.environ.pop(waits.TIMEOUT_VARIABLE, None)
+            with waits.warn_while_waiting("rows"):
                 pass
         self.assertEqual((pauses, said.getvalue().count("warning: rows after ")), ([60, 120, 240, 480], 3))
 
