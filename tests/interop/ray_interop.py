@@ -208,11 +208,12 @@ def check_bad_runs(case):
 
 
 # (check, one commit in how many runs it; 0: FULL=1 alone; a pool: at most one of it). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
+# Those with a wheel in their runtime environment come before any that adds a node: nodes of one machine share the folder into which Ray installs it, and one removes the wheel that another reads.
 NODES, EDGES = Pool(6, "lost_node", "orphan", "lost_first"), Pool(15, "island", "gpu_ids", "tune", "job", "client", "loopback", "environment")
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
          (check_other_ray, 1), (check_datasets, 4), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, 0), (check_unwritable, 4),
-         (check_client, EDGES), (check_loopback, EDGES), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES), (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES),
-         (check_environment, EDGES), (check_tune, EDGES))
+         (check_client, EDGES), (check_loopback, EDGES), (check_environment, EDGES), (check_tune, EDGES), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES),
+         (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES))
 SECOND = ((check_job, EDGES),)  # a head with a job server
 
 
