@@ -145,7 +145,7 @@ def keeps_open():
 
 
 def lets_in():
-    """Who has sent as many bytes as a handshake's answer has is told that it is accepted."""
+    """Accepts every client that sends as many bytes as a handshake's answer has."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
 
     def serve(link):
