@@ -114,7 +114,9 @@ def add_module(name, **names):
 
 
 def install():
-    """In place of Ray, and of what only a driver has."""
+    """In place of Ray, and of what only a driver has. Once a process: modules of weft_ray imported later must see the same Ray as those before."""
+    if getattr(sys.modules.get("ray"), "remote", None) is Factory:
+        return
     add_module("ray", get=get, wait=lambda calls, **_: (list(calls), []), kill=lambda actor: None, remote=Factory, is_initialized=lambda: True, nodes=list, __version__="2.60.0")
     add_module("ray.cloudpickle", register_pickle_by_value=lambda module: None)
     add_module("ray.exceptions", RayError=RayError, RayActorError=RayActorError, ActorUnavailableError=ActorUnavailableError, RayTaskError=RayTaskError)
