@@ -5,17 +5,18 @@
                       [--shard zero1] [--every 0,auto,1,2,5,10] [--turns 2] [--steps 40] [--out FILE.md]
 
 bf16 with fp32 masters, ranks that share one GPU where the device is cuda. Each setting trains from
-the same start, in turns. The figure is the mean step after the first 15 (which pin memory, and in which
-`auto` finds its number): a mean, since only some steps have a copy. `--model s --device cpu` is for
+the same start, in turns. The first 15 steps (which pin memory, and in which `auto` finds its number) are
+left out. The cost is that of snapshot_cost.py; means are printed beside it. `--model s --device cpu` is for
 a machine without a GPU, `--model tiny` for trying out the program. Where `auto` costs more than it promises
 the exit code is 1.
 """
 
 import argparse
 import json
-import math
 import os
+import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,6 +27,7 @@ import gpu_workload
 import workload
 from gpu_bench import run_until
 from report import list_of, run_facts
+from snapshot_cost import part_of_time
 
 DROPPED = 15
 MOST = 0.02  # what `auto` may cost
@@ -47,7 +49,7 @@ class Table:
         gpu_workload.write_rows(self.model, self.rows, args.steps + 5)
 
     def run(self, every):
-        """(step_ms of each step, what it copies per rank and how often)"""
+        """({step: ms}, the steps between two snapshots, or 0)"""
         args, out, run = self.args, self.folder / "run", self.folder / "run.yaml"
         run.write_text(gpu_workload.run_file(
             self.model, self.folder / "model", self.rows, args.steps + 5, "random",
@@ -57,10 +59,12 @@ class Table:
         log = self.folder / f"log-{every}"
         lines, _ = run_until([args.weft, "train", run, "--run-dir", out], out / "metrics.jsonl",
                              args.steps, log)
-        chosen = [line for line in log.read_text(errors="replace").splitlines()
-                  if "a snapshot in memory every" in line]
+        chosen = re.findall(r"a snapshot in memory every (?:(\d+) )?step", log.read_text(errors="replace"))
+        if every == "auto" and not chosen:
+            raise RuntimeError(f"`auto` has chosen no number in {args.steps} steps")
         shutil.rmtree(out)
-        return [line["step_ms"] for line in lines[DROPPED:]], chosen[-1:] or [""]
+        return ({line["step"]: line["step_ms"] for line in lines[DROPPED:]},
+                int(chosen[-1] or 1) if every == "auto" else int(every))
 
     def state_bytes(self):
         """Of rank 0: without snapshots there is one copy, for checkpoints."""
@@ -72,18 +76,28 @@ class Table:
                                          capture_output=True, text=True).stdout)
 
 
-def page(table, facts, steps, chosen, size):
-    args = table.args
-    base = statistics.fmean(steps["0"]) if "0" in steps else None
+def all_ms(turns):
+    return [ms for times, _ in turns for ms in times.values()]
+
+
+def cost_of(turns, calm):
+    """Of all turns of a setting, the middle one; None: nothing to compare with."""
+    found = [part_of_time(times, every, all_ms(calm)) for times, every in turns if every > 0]
+    return statistics.median(found) if found and None not in found else None
+
+
+def page(table, facts, turns, size):
+    args, calm = table.args, turns.get("0", [])
     text = [f"# What snapshots cost: {table.model.name} on {args.device}", "", *list_of(facts), "",
             f"bf16, masters in fp32, dp {args.dp} {args.shard}, batch {table.model.batch} x "
-            f"{table.model.seq}; a rank copies {size / 1e9:.2f} GB.", "",
-            "| `launch.snapshot_every` | mean step | longest | more than without |", "|---|---|---|---|"]
-    for every, times in steps.items():
-        mean = statistics.fmean(times)
-        more = f"{100 * (mean / base - 1):.1f} %" if base else ""
-        word = f" ({chosen[every].split('every ')[-1]})" if every == "auto" and chosen[every] else ""
-        text.append(f"| {every}{word} | {mean:.1f} ms | {max(times):.1f} ms | {more} |")
+            f"{table.model.seq}; a rank copies {size / 1e9:.2f} GB. What copies cost: by how much steps with one, and those "
+            "after them, are longer than the others of the same run; where each step has one, than those without (medians).", "",
+            "| `launch.snapshot_every` | copies cost | median step | mean | longest |", "|---|---|---|---|---|"]
+    for setting, runs in turns.items():
+        times, cost = all_ms(runs), cost_of(runs, calm)
+        chosen = ", ".join(str(every) for every in sorted({every for _, every in runs}))
+        text.append(f"| {setting}{f' ({chosen})' if setting == 'auto' else ''} | {'' if cost is None else f'{100 * cost:.1f} %'} | "
+                    f"{statistics.median(times):.1f} ms | {statistics.fmean(times):.1f} ms | {max(times):.1f} ms |")
     return "\n".join(text) + "\n"
 
 
@@ -102,25 +116,26 @@ def main():
     args.weft = args.weft.resolve()
     if args.device == "cuda":
         os.environ["WEFT_COMM"] = "cuda_ipc"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends its run too
     settings = args.every.split(",")
-    steps, chosen = {every: [] for every in settings}, {}
+    turns = {every: [] for every in settings}
     facts = run_facts(Path(__file__).resolve().parents[1], args.device)
     table = Table(args)
     try:
         table.run(settings[0])  # libraries choose their algorithms, and keep the choice
         for _ in range(args.turns):
-            for every in settings:
-                times, (chosen[every],) = table.run(every)
-                steps[every] += times
-                print(f"{every}: mean {statistics.fmean(times):.1f} ms {chosen[every]}", flush=True)
-        text = page(table, facts, steps, chosen, table.state_bytes())
+            for setting in settings:
+                turns[setting].append(table.run(setting))
+                times, every = turns[setting][-1]
+                print(f"{setting} ({every}): {' '.join(f'{ms:.0f}' for ms in times.values())}", flush=True)
+        text = page(table, facts, turns, table.state_bytes())
     finally:
         shutil.rmtree(table.folder)
     print(text)
     if args.out:
         args.out.write_text(text)
-    means = {every: statistics.fmean(times) for every, times in steps.items()}
-    if not means.get("auto", 0) <= (1 + MOST) * means.get("0", math.inf):
+    cost = cost_of(turns.get("auto", []), turns.get("0", []))
+    if cost is not None and cost > MOST:
         sys.exit(f"snapshot_table: `auto` costs more than {MOST:.0%}")
 
 

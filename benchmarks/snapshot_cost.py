@@ -1,0 +1,25 @@
+"""benchmarks/snapshot_cost.py: how much longer a run takes with snapshots.
+
+Machines have slow seconds, and a mean takes all of them for the cost of snapshots. Copies come at known steps: what
+they cost is by how much these, and those after them while a copy is being sent, are usually longer than the others
+of the same run. Where every step has a copy, the steps of a run without are the others.
+"""
+
+import statistics
+
+
+def part_of_time(steps, every, calm_ms=None):
+    """The part of the time that copies take, over that without; None: nothing to compare with.
+
+    steps: {step: ms}; the first that has a copy is step 1, and then each `every`th. calm_ms: the steps of a run without.
+    """
+    if every < 2:
+        return statistics.median(steps.values()) / statistics.median(calm_ms) - 1 if calm_ms else None
+    at = [[ms for step, ms in steps.items() if (step - 1) % every == offset] for offset in range(every)]
+    if not all(at):
+        return None
+    # A copy is sent by half of the interval: the others are calm.
+    base = statistics.median(ms for offset in range(every // 2, every) for ms in at[offset])
+    if every > 2:
+        at = at[:every // 2]
+    return sum(statistics.median(found) - base for found in at) / (every * base)
