@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two nodes against one: model S, dp 2 zero3, one core per rank, over a link of a given rate.
 
-    nodes_bench.py --weft build/weft [--out FILE.md] [--turns 3] [--steps 5] [--snapshot-steps 24]
+    nodes_bench.py --weft build/weft [--out FILE.md] [--turns 3] [--steps 5] [--snapshot-steps 44]
                    [--links 2000 200] [--precisions fp32 bf16] [--only one weft serial snapshots fsdp2] [--tiny]
 
 Nodes are network namespaces on one bridge; tbf limits what each of them sends (MB/s). Each has one
@@ -10,8 +10,8 @@ one node (shared memory); `weft`, a rank on each node over Gloo; `serial`, the s
 (WEFT_OVERLAP=off); `fsdp2`, PyTorch's FSDP2 over Gloo in the same namespaces. All take turns; every
 turn is a fresh program, and the figure is the median step over all turns without the first two of
 each. No snapshots are taken but by `snapshots`, which is `weft` with `launch.snapshot_every: auto`: each node also
-keeps a copy of the other's. It runs for --snapshot-steps, and its figure is the mean after the six in which `auto` finds its
-number: only some steps have a copy. Losses of weft's programs must be equal, PyTorch's close.
+keeps a copy of the other's. It runs for --snapshot-steps, of which the first 13, in which `auto` finds its number, are left out;
+what copies cost is the figure of snapshot_cost.py. Losses of weft's programs must be equal, PyTorch's close.
 
 Each step of two nodes is also predicted: `weft plan --cluster` with the speeds of --cluster FILE (of one
 core) and what one TCP connection carries here with a link that does not limit it: so much of a core
@@ -36,6 +36,7 @@ from pathlib import Path
 import bench
 import report
 import workload
+from snapshot_cost import part_of_time
 from turn import run_turn, step_lines
 
 HERE = Path(__file__).resolve().parent
@@ -48,10 +49,11 @@ BARS = [  # what, over what, link MB/s, precision, at least
     ("weft", "fsdp2", 2000, "fp32", 1.2), ("weft", "fsdp2", 2000, "bf16", 1.8),
     ("weft", "fsdp2", 200, "fp32", 1.2), ("weft", "fsdp2", 200, "bf16", 1.8)]
 NAMES = {"one": "weft, two ranks on one node", "weft": "weft, two nodes",
-         "serial": "weft, two nodes, no overlap", "snapshots": "weft, two nodes, snapshots (mean)",
+         "serial": "weft, two nodes, no overlap", "snapshots": "weft, two nodes, snapshots",
          "fsdp2": "torch FSDP2, two nodes"}
 DROPPED = 2  # first steps of a turn: caches, page faults
-TRIALS = 6  # steps after which `auto` has chosen
+TRIALS = 13  # steps after which `auto` has chosen, unless a copy takes longer than two steps
+MOST = 0.02  # what `auto` may cost
 DEADLINE_S, FREE = 300, 100_000
 RATE_PROBE = """
 import socket, sys, time
@@ -79,15 +81,18 @@ class Program:
 class Turn:
     steps_ms: list
     losses: list
-    every: str = ""  # the steps between two snapshots that `auto` has chosen
+    every: int = 0  # the steps between two snapshots that `auto` has chosen
 
     def kept_ms(self):
         return self.steps_ms[TRIALS if self.every else DROPPED:] or self.steps_ms[-1:]
 
+    def cost(self, calm_ms):
+        """The part of the time that copies take; None: too few steps."""
+        return part_of_time(dict(enumerate(self.steps_ms[TRIALS:], TRIALS + 1)), self.every, calm_ms)
 
-def middle_ms(program, turns):
-    kept = [ms for turn in turns for ms in turn.kept_ms()]
-    return statistics.fmean(kept) if program.name == "snapshots" else statistics.median(kept)
+
+def middle_ms(turns):
+    return statistics.median(ms for turn in turns for ms in turn.kept_ms())
 
 
 def set_rate(network, mb_per_s):
@@ -156,7 +161,7 @@ class Bench:
                          {"WEFT_OVERLAP": "off" if program.name == "serial" else "on"})
         lines = step_lines(metrics)
         return Turn([line["step_ms"] for line in lines], [line["loss"] for line in lines],
-                    chosen_interval(log) if program.name == "snapshots" else "")
+                    chosen_interval(log) if program.name == "snapshots" else 0)
 
     def supervisor_words(self, program, run_dir):
         return on_core(self.network, 0, *self.train_words(program, run_dir), "--nodes", 2, "--set",
@@ -223,7 +228,7 @@ class Bench:
                 turn = self.take_turn(program)
                 turns[program].append(turn)
                 write_turns(self.args.turns_file, turns)
-                print(f"turn {number + 1}, {program.text()}: {middle_ms(program, [turn]):.0f} ms "
+                print(f"turn {number + 1}, {program.text()}: {middle_ms([turn]):.0f} ms "
                       f"({' '.join(f'{ms:.0f}' for ms in turn.steps_ms)})", flush=True)
         return turns, rates
 
@@ -233,25 +238,30 @@ def chosen_interval(log):
     found = re.findall(r"a snapshot in memory every (?:(\d+) )?step", log.read_text(errors="replace"))
     if not found:
         raise RuntimeError(f"no interval was chosen: more --snapshot-steps?\n{log.read_text(errors='replace')[-2000:]}")
-    return found[-1] or "1"
+    return int(found[-1] or 1)
 
 
 def step_of(turns, program):
-    return middle_ms(program, turns[program]) if turns.get(program) else None
+    return middle_ms(turns[program]) if turns.get(program) else None
 
 
-def snapshot_rows(turns):
-    """What snapshots and the partner's copies cost: means, since only some steps have one."""
-    rows = []
+def snapshot_costs(turns):
+    """Of each program with snapshots: the middle of its turns."""
+    costs = {}
     for program, runs in turns.items():
-        calm = turns.get(Program("weft", program.precision, program.link))
-        if program.name != "snapshots" or not calm:
+        if program.name != "snapshots":
             continue
-        without = statistics.fmean(ms for turn in calm for ms in turn.kept_ms())
-        step = middle_ms(program, runs)
-        rows.append((program.link, program.precision, f"{without:.0f}", f"{step:.0f}",
-                     ", ".join(sorted({turn.every for turn in runs}, key=int)), f"{100 * (step / without - 1):+.1f} %"))
-    return rows
+        calm = [ms for turn in turns.get(Program("weft", program.precision, program.link), []) for ms in turn.kept_ms()]
+        found = [cost for turn in runs if (cost := turn.cost(calm)) is not None]
+        if not found:
+            raise RuntimeError(f"{program.text()}: one every {runs[0].every} steps; more --snapshot-steps are needed")
+        costs[program] = statistics.median(found)
+    return costs
+
+
+def cost_bars(turns):
+    return [(f"{program.precision}, {program.link} MB/s: snapshots and their copies on the other node cost", f"{100 * cost:.1f} %",
+             f"<= {MOST:.0%}", "pass" if cost <= MOST else "**short**") for program, cost in snapshot_costs(turns).items()]
 
 
 def check_losses(turns):
@@ -284,18 +294,21 @@ def page(turns, rates, facts, work, free_rate, predictions):
              *(f"- {key}: {value}" for key, value in facts.items()),
              *(f"- a link of {link} MB/s carries {rate:.0f} MB/s over one TCP connection" for link, rate in rates.items()),
              ""]
-    lines += report.table(["speed", "got", "bar", "mark"], bar_rows(turns))
+    lines += report.table(["what", "got", "bar", "mark"], bar_rows(turns) + cost_bars(turns))
     rows = []
     for program, runs in turns.items():
         kept = [ms for turn in runs for ms in turn.kept_ms()]
         one = step_of(turns, Program("one", program.precision))
-        step = middle_ms(program, runs)
+        step = middle_ms(runs)
         rows.append((NAMES[program.name], program.link or "", program.precision, f"{step:.0f}",
                      f"{min(kept):.0f}-{max(kept):.0f}", f"{one / step:.2f}x" if one else ""))
     lines += report.table(["program", "link, MB/s", "precision", "step ms", "range", "speed of one node's"], rows)
-    if rows := snapshot_rows(turns):
-        lines += ["## Snapshots, with a copy on the other node", "", "Mean steps, `launch.snapshot_every: 0` and `auto`.", ""]
-        lines += report.table(["link, MB/s", "precision", "0, ms", "auto, ms", "every so many steps", "more"], rows)
+    if costs := snapshot_costs(turns):
+        lines += ["## Snapshots, with a copy on the other node", "", "`launch.snapshot_every: auto`. Their cost: by how much steps "
+                  "with a copy, and those after them, are longer than the others of the same run (medians).", ""]
+        lines += report.table(["link, MB/s", "precision", "every so many steps", "cost"],
+                              [(p.link, p.precision, ", ".join(str(turn.every) for turn in turns[p]), f"{100 * cost:.1f} %")
+                               for p, cost in costs.items()])
     lines += ["## Predicted by `weft plan --cluster`", "", f"One TCP connection carries {free_rate:.0f} MB/s where no "
               "link limits it: both cores are busy with it.", ""]
     rows = [(program.link, program.precision, f"{ms:.0f}", f"{step_of(turns, program):.0f}",
@@ -310,7 +323,7 @@ def parse(argv):
     parser.add_argument("--out", type=Path)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--snapshot-steps", type=int, default=24, help="of the program that takes snapshots")
+    parser.add_argument("--snapshot-steps", type=int, default=44, help="of the program that takes snapshots")
     parser.add_argument("--links", type=int, nargs="+", default=[2000, 200])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--only", nargs="+", default=list(NAMES), choices=list(NAMES))
@@ -346,7 +359,7 @@ def main():
         free_rate, predictions = both.predict(turns)
     complaints = check_losses(turns)
     text = page(turns, rates, facts, both.work, free_rate, predictions) + "".join(f"- {complaint}\n" for complaint in complaints)
-    short = [what for what, *_, mark in bar_rows(turns) if mark != "pass"]
+    short = [what for what, *_, mark in bar_rows(turns) + cost_bars(turns) if mark != "pass"]
     return report.publish(text, args.out, complaints + short)
 
 

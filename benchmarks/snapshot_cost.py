@@ -7,6 +7,7 @@ of the same run. Where every step has a copy, the steps of a run without are the
 
 import statistics
 
+SENT = 3  # steps, at most, in which a copy is made and sent: of the others only the noise would be added
 
 def part_of_time(steps, every, calm_ms=None):
     """The part of the time that copies take, over that without; None: nothing to compare with.
@@ -18,8 +19,6 @@ def part_of_time(steps, every, calm_ms=None):
     at = [[ms for step, ms in steps.items() if (step - 1) % every == offset] for offset in range(every)]
     if not all(at):
         return None
-    # A copy is sent by half of the interval: the others are calm.
-    base = statistics.median(ms for offset in range(every // 2, every) for ms in at[offset])
-    if every > 2:
-        at = at[:every // 2]
-    return sum(statistics.median(found) - base for found in at) / (every * base)
+    longer = min((every + 1) // 2, SENT)
+    base = statistics.median(ms for found in at[longer:] for ms in found)
+    return sum(statistics.median(found) - base for found in at[:longer]) / (every * base)

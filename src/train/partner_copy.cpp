@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <utility>
 
 #include "base/elapsed.h"
@@ -17,17 +16,6 @@
 namespace weft {
 namespace {
 
-double thread_cpu_s() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// What it takes from training: processor time here and, as much again, of the agent that receives.
-// The wire's time is free while the next snapshot does not wait for it, which is sure at a 2 % of
-// it, since snapshots are at least as far apart as 50 times their cost (SnapshotCadence).
-double cost_of(double cpu_s, double wall_s) { return std::max(2 * cpu_s, 0.02 * wall_s); }
-
 int64_t node_of(const RankPlace& place) {
   return place.node->first_rank / place.slots->num_ranks();
 }
@@ -38,10 +26,12 @@ int64_t partner_of(const RankPlace& place) {
 
 }  // namespace
 
+bool PartnerCopy::has_partner(const RankPlace& place) {
+  return place.slots && place.node && place.node->num_ranks != place.slots->num_ranks();
+}
+
 std::shared_ptr<PartnerCopy> PartnerCopy::of(const RankPlace& place) {
-  if (!place.slots || !place.node || place.node->num_ranks == place.slots->num_ranks())
-    return nullptr;
-  return std::make_shared<PartnerCopy>(place);
+  return has_partner(place) ? std::make_shared<PartnerCopy>(place) : nullptr;
 }
 
 void PartnerCopy::connect(int64_t step) {
@@ -107,9 +97,8 @@ void PartnerCopy::send(int64_t step) {
   const auto view = place_.slots->find(place_.local_rank(), step);
   const auto begun = Clock::now();
   if (is_over_ || !view || begun < retry_at_) return;
-  const double cpu_s = thread_cpu_s();
   try {
-    if (send_slot(*view)) cost_s_ = cost_of(thread_cpu_s() - cpu_s, seconds_since(begun));
+    if (send_slot(*view)) sent_s_ = seconds_since(begun);
     if (std::exchange(has_failed_, false))
       log_info("rank {}: its snapshots have copies on another node again", place_.rank);
   } catch (const Error& e) {

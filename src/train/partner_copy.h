@@ -21,12 +21,13 @@ class PartnerCopy {
   explicit PartnerCopy(const RankPlace& place) : place_(place) {}
   // Null: this run has one node, or no slots.
   static std::shared_ptr<PartnerCopy> of(const RankPlace& place);
+  static bool has_partner(const RankPlace& place);
 
   // Sends the slot of that step, where it is whole here and not there. Where that fails, a warning
   // says so, and it is tried again with a later one: after 50 times as long, so that failures cost
   // less than 2 % of the time.
   void send(int64_t step);
-  double cost_s() const { return cost_s_; }  // of the last one, for the cadence; 0: none was sent
+  double sent_s() const { return sent_s_; }  // how long the last one took; 0: none was sent
   // From any thread: the copy of that step fails, since it has taken waited_s. When this returns no
   // byte of its slot is sent any more: it may be overwritten.
   void give_up(int64_t step, double waited_s) noexcept;
@@ -46,7 +47,7 @@ class PartnerCopy {
   bool has_failed_ = false;  // the last one
   Clock::time_point retry_at_;
   std::atomic<bool> is_over_ = false;
-  std::atomic<double> cost_s_ = 0;
+  std::atomic<double> sent_s_ = 0;
 };
 
 }  // namespace weft

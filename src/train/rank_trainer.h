@@ -75,6 +75,8 @@ class Trainer {
 
   // Collective where the cadence is found.
   void note_step(double seconds);
+  void note_snapshots(double seconds);
+  SnapshotCadence::Kind cadence_kind() const;
 
   // ------------------------------------------------------------------ start
   // This rank tokenizes only the rows that it computes.

@@ -87,9 +87,9 @@ class Saver {
   // update all ranks have met, so that all have waited for their last copies; else they meet here.
   void take_snapshot(const TrainState& state, bool has_met = false);
   bool has_slots() const { return snapshots_.has_slots(); }
-  // Of the last one that is complete, and of the last copy on another node: what it costs.
+  // Of the last one that is complete, and of the last copy on another node.
   double last_copy_s() const { return copy_s_; }
-  double last_partner_s() const { return partner_ ? partner_->cost_s() : 0.0; }
+  double last_sent_s() const { return partner_ ? partner_->sent_s() : 0.0; }
   double last_wait_s() const { return wait_s_; }  // of wait_for_copy(), the last time
   bool has_copied() { return std::exchange(has_copied_, false); }  // since it was last asked
   // Writes what an earlier process left unwritten, from the slot of that step, and pushes it.

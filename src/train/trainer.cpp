@@ -195,7 +195,7 @@ void Trainer::open_run() {
     log_info("resumed from {} at step {}", start_.checkpoint->string(), state_.step);
   // Only the writer has read the old lines.
   evaluated_ = agree_on_number(*ranks_, [&] { return record_->last_eval_step(); });
-  cadence_ = SnapshotCadence(c_.launch.snapshot_steps(), !backend_.device->is_host());
+  cadence_ = SnapshotCadence(c_.launch.snapshot_steps(), cadence_kind());
   saver_->take_snapshot(state_);
   starting_.reset();
   record_->restart_clock();

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/elapsed.h"
 #include "base/log.h"
 #include "checkpoint/list.h"
 #include "train/rank_agreement.h"
@@ -85,7 +86,7 @@ void Trainer::recover() {
   total_ = text.about.at("total").as_int();
   evaluated_ = text.about.at("evaluated").as_int();
   counters_ = counters_from_json(text.about.at("counters"));
-  cadence_ = SnapshotCadence(text.about.at("every").as_int(), !backend_.device->is_host());
+  cadence_ = SnapshotCadence(text.about.at("every").as_int(), cadence_kind());
   stream_.restore(state_.position);
   stream_.set_counters(counters_);
   has_batch_ = false;
@@ -178,6 +179,12 @@ SlotPlace Trainer::reserved_slots() {
   return {};
 }
 
+SnapshotCadence::Kind Trainer::cadence_kind() const {
+  using Kind = SnapshotCadence::Kind;
+  if (PartnerCopy::has_partner(place_)) return Kind::kNodes;
+  return backend_.device->is_host() ? Kind::kHost : Kind::kGpu;
+}
+
 void Trainer::snapshot_if_due() {
   if (!saver_->has_slots() || !cadence_.is_due(state_.step)) return;
   steps_->end_pending();  // a copy does not wait for an update that a GPU still works on
@@ -193,14 +200,25 @@ void Trainer::note_step(double seconds) {
     if (c_.launch.hang_timeout_s == 0 && deadline_ms > kDeadlineMs)
       ranks_->world().set_deadline_ms(deadline_ms);
   }
-  if (!saver_->has_slots()) return;
+  if (saver_->has_slots()) note_snapshots(seconds);
+}
+
+void Trainer::note_snapshots(double seconds) {
+  const auto largest = [&](int64_t number) {
+    const std::vector<int64_t> numbers = gather_numbers(*ranks_, number);
+    return *std::max_element(numbers.begin(), numbers.end());
+  };
   const bool has_copy = saver_->has_copied();
-  if (cadence_.is_last_trial()) saver_->wait_for_partner();  // how long it takes is known then
-  if (!cadence_.note({seconds, has_copy, saver_->last_copy_s(), saver_->last_wait_s(),
-                      saver_->last_partner_s()}))
-    return;
-  const std::vector<int64_t> wishes = gather_numbers(*ranks_, cadence_.wish());
-  cadence_.choose(*std::max_element(wishes.begin(), wishes.end()));
+  if (cadence_.is_awaited()) {
+    const auto begun = std::chrono::steady_clock::now();
+    saver_->wait_for_partner();
+    seconds += seconds_since(begun);
+  }
+  const bool is_known = cadence_.note(
+      {seconds, has_copy, saver_->last_copy_s(), saver_->last_wait_s(), saver_->last_sent_s()});
+  if (cadence_.is_spaced()) cadence_.space(largest(cadence_.fewest_steps()));
+  if (!is_known) return;
+  cadence_.choose(largest(cadence_.wish()));
   const int64_t every = cadence_.every();
   if (is_main_)
     log_info("a snapshot in memory every {}", every == 1 ? "step" : fmt::format("{} steps", every));

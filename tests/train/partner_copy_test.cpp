@@ -32,14 +32,14 @@ TEST(PartnerCopy, IsTriedAgainWhereItHasFailed) {
   const RankPlace place = nodes.place(0);
   PartnerCopy partner(place);
   partner.send(1);  // it keeps none yet
-  EXPECT_EQ(partner.cost_s(), 0);
+  EXPECT_EQ(partner.sent_s(), 0);
   const auto copies = SnapshotSlots::create(1);
   nodes.service_of(1).keep(0, copies);
   EXPECT_TRUE(until([&] {
     partner.send(1);
     return copies->has(0, 1);
   }));
-  EXPECT_GT(partner.cost_s(), 0);
+  EXPECT_GT(partner.sent_s(), 0);
 }
 
 // The partner accepts the connection, and then stands still.

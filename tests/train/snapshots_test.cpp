@@ -136,35 +136,23 @@ TEST(SnapshotCadence, CostsUnderTwoPercent) {
   }
   EXPECT_EQ(cadence.wish(), 3);  // 5 ms of 300: 1.7 %
   cadence.choose(3);
+  EXPECT_TRUE(cadence.is_due(10));  // at once
+  EXPECT_FALSE(cadence.note({1, true, 1, 0}));
   EXPECT_TRUE(cadence.is_due(9));
   EXPECT_FALSE(cadence.is_due(10));
-  EXPECT_FALSE(cadence.note({1, true, 1, 0}));
   EXPECT_FALSE(SnapshotCadence(7).is_due(8));
 }
 
-// The first copy on another node is still being sent when the first steps are noted.
-TEST(SnapshotCadence, ACopyOnAnotherNodeCountsHoweverLateItIsKnown) {
-  SnapshotCadence cadence(0);
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_FALSE(cadence.is_last_trial());
-    EXPECT_FALSE(cadence.note({0.1, true, 0.005, 0}));
-  }
-  EXPECT_TRUE(cadence.is_last_trial());
-  EXPECT_TRUE(cadence.note({0.1, true, 0.005, 0, 0.02}));
-  EXPECT_EQ(cadence.wish(), 14);  // 25 ms of 1400: 1.8 %
-}
-
 // What a GPU copies beside its kernels costs only what steps become longer by.
-int64_t wish_of_gpu(double with_s, double without_s, double copy_s, double wait_s,
-                    double partner_s = 0) {
-  SnapshotCadence cadence(0, true);
+int64_t wish_of_gpu(double with_s, double without_s, double copy_s, double wait_s) {
+  SnapshotCadence cadence(0, SnapshotCadence::Kind::kGpu);
   EXPECT_EQ(cadence.distance(), 2);
   for (int64_t step = 0;; ++step) {
     const bool has_copy = cadence.is_due(step);
     EXPECT_EQ(has_copy, step % 2 == 0);
     const double first_s = step < 2 ? 1 : 0;  // fresh memory, and what is built at the first steps
     if (cadence.note({first_s + (has_copy ? with_s : without_s), has_copy, first_s + copy_s,
-                      first_s + wait_s, partner_s}))
+                      first_s + wait_s}))
       return cadence.wish();
   }
 }
@@ -176,10 +164,65 @@ TEST(SnapshotCadence, OnAGpuStepsWithACopyAreComparedWithThoseWithout) {
   EXPECT_EQ(wish_of_gpu(0.5, 0.1, 0.004, 0), 3);      // likewise
 }
 
-// Half a second on the wire, beside kernels and before the next step begins.
-TEST(SnapshotCadence, OnAGpuNoStepWaitsForTheWire) {
-  EXPECT_EQ(wish_of_gpu(0.1, 0.1, 0.06, 0, 0.01), 6);
-  EXPECT_EQ(wish_of_gpu(0.105, 0.1, 0.06, 0, 0.01), 9);
+// Steps of 0.1 s on several nodes, each longer by what copies add to it: `longer_s` of the step
+// with a copy and of those after it. first_s: the first copy takes so much longer.
+struct Nodes {
+  std::vector<double> longer_s;
+  double sent_s, copy_s = 0, first_s = 0;
+};
+
+struct Trial {
+  std::vector<int64_t> copies;  // steps noted before each
+  int64_t steps = 0, every = 0;
+};
+
+Trial try_nodes(const Nodes& nodes) {
+  SnapshotCadence cadence(0, SnapshotCadence::Kind::kNodes);
+  Trial trial;
+  int64_t last = 0;  // step with a copy: the first has the one of the start
+  for (bool is_known = false; !is_known; ++trial.steps) {
+    const bool is_due = cadence.is_due(trial.steps);
+    if (is_due) trial.copies.push_back(last = trial.steps);
+    const auto offset = static_cast<size_t>(trial.steps - last);
+    double step_s = 0.1 + (offset < nodes.longer_s.size() ? nodes.longer_s[offset] : 0.0);
+    if (last == 0) {
+      EXPECT_EQ(cadence.is_awaited(), trial.steps == 0);
+      step_s = trial.steps == 0 ? step_s + nodes.first_s : 0.1;  // nothing is on the wire
+    }
+    const double first_s = last == 0 ? nodes.first_s : 0.0;
+    is_known = cadence.note(
+        {step_s, is_due || trial.steps == 0, nodes.copy_s + first_s, 0, nodes.sent_s + first_s});
+    if (cadence.is_spaced()) cadence.space(cadence.fewest_steps());
+  }
+  trial.every = cadence.wish();
+  cadence.choose(trial.every);
+  EXPECT_TRUE(cadence.is_due(trial.steps));  // whatever the number: the last is some steps ago
+  EXPECT_FALSE(cadence.note({0.1, true, 0, 0}));
+  EXPECT_EQ(cadence.is_due(trial.every * 1000 + 1), trial.every == 1);
+  return trial;
+}
+
+TEST(SnapshotCadence, OfSeveralNodesALongerStepIsTheCost) {
+  const Trial trial = try_nodes({{0.02}, 0.05, 0.001});
+  EXPECT_EQ(trial.copies, (std::vector<int64_t>{3, 5, 7}));
+  EXPECT_EQ(trial.steps, 9);
+  EXPECT_EQ(trial.every, 12);                             // 20 ms of 1200
+  EXPECT_EQ(try_nodes({{0.015, 0.01}, 0.12}).every, 14);  // 25 ms of 1400, the second step too
+  EXPECT_EQ(try_nodes({{}, 0.05}).every, 1);
+}
+
+// A slow link, beside steps that need nothing of it: copies must arrive before the next ones.
+TEST(SnapshotCadence, OfSeveralNodesNoCopyWaitsForTheOneBefore) {
+  const Trial trial = try_nodes({{}, 0.45});
+  EXPECT_EQ(trial.copies, (std::vector<int64_t>{3, 9, 15}));
+  EXPECT_EQ(trial.every, 5);
+  const Trial slow = try_nodes({{}, 9.0});
+  EXPECT_EQ(slow.copies, (std::vector<int64_t>{3, 11, 19}));  // which must not take for ever
+  EXPECT_EQ(slow.every, 90);
+}
+
+TEST(SnapshotCadence, OfSeveralNodesTheFirstCopyTouchesFreshMemory) {
+  EXPECT_EQ(try_nodes({{0.02}, 0.05, 0.001, 0.14}).every, 12);
 }
 
 }  // namespace
