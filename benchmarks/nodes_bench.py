@@ -10,7 +10,7 @@ one node (shared memory); `weft`, a rank on each node over Gloo; `serial`, the s
 (WEFT_OVERLAP=off); `fsdp2`, PyTorch's FSDP2 over Gloo in the same namespaces. All take turns; every
 turn is a fresh program, and the figure is the median step over all turns without the first two of
 each. No snapshots are taken but by `snapshots`, which is `weft` with `launch.snapshot_every: auto`: each node also
-keeps a copy of the other's. It runs for --snapshot-steps, of which the first 13, in which `auto` finds its number, are left out;
+keeps a copy of the other's. It runs for --snapshot-steps, of which those in which `auto` finds its number are left out;
 what copies cost is the figure of snapshot_cost.py. Losses of weft's programs must be equal, PyTorch's close.
 
 Each step of two nodes is also predicted: `weft plan --cluster` with the speeds of --cluster FILE (of one
@@ -21,7 +21,6 @@ does a byte take, and no collective is faster.
 import argparse
 import json
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -36,7 +35,7 @@ from pathlib import Path
 import bench
 import report
 import workload
-from snapshot_cost import part_of_time
+from snapshot_cost import SENT, chosen_interval, part_of_time
 from turn import run_turn, step_lines
 
 HERE = Path(__file__).resolve().parent
@@ -52,7 +51,6 @@ NAMES = {"one": "weft, two ranks on one node", "weft": "weft, two nodes",
          "serial": "weft, two nodes, no overlap", "snapshots": "weft, two nodes, snapshots",
          "fsdp2": "torch FSDP2, two nodes"}
 DROPPED = 2  # first steps of a turn: caches, page faults
-TRIALS = 13  # steps after which `auto` has chosen, unless a copy takes longer than two steps
 MOST = 0.02  # what `auto` may cost
 DEADLINE_S, FREE = 300, 100_000
 RATE_PROBE = """
@@ -82,13 +80,15 @@ class Turn:
     steps_ms: list
     losses: list
     every: int = 0  # the steps between two snapshots that `auto` has chosen
+    chosen_at: int = 0  # step
 
     def kept_ms(self):
-        return self.steps_ms[TRIALS if self.every else DROPPED:] or self.steps_ms[-1:]
+        return self.steps_ms[max(DROPPED, self.chosen_at):] or self.steps_ms[-1:]
 
     def cost(self, calm_ms):
         """The part of the time that copies take; None: too few steps."""
-        return part_of_time(dict(enumerate(self.steps_ms[TRIALS:], TRIALS + 1)), self.every, calm_ms)
+        after = self.chosen_at + SENT + 1  # a snapshot is taken at once
+        return part_of_time(dict(enumerate(self.steps_ms[after:], after + 1)), self.every, calm_ms, is_sent=True)
 
 
 def middle_ms(turns):
@@ -160,8 +160,12 @@ class Bench:
             self.run_all([lambda: self.supervisor_words(program, run_dir), lambda: self.agent_words(run_dir)], log,
                          {"WEFT_OVERLAP": "off" if program.name == "serial" else "on"})
         lines = step_lines(metrics)
-        return Turn([line["step_ms"] for line in lines], [line["loss"] for line in lines],
-                    chosen_interval(log) if program.name == "snapshots" else 0)
+        turn = Turn([line["step_ms"] for line in lines], [line["loss"] for line in lines])
+        if program.name == "snapshots":
+            if not (chosen := chosen_interval(log)):
+                raise RuntimeError(f"`auto` has chosen no number: more --snapshot-steps?\n{log.read_text(errors='replace')[-2000:]}")
+            turn.every, turn.chosen_at = chosen
+        return turn
 
     def supervisor_words(self, program, run_dir):
         return on_core(self.network, 0, *self.train_words(program, run_dir), "--nodes", 2, "--set",
@@ -233,35 +237,29 @@ class Bench:
         return turns, rates
 
 
-def chosen_interval(log):
-    """Of `auto`, by the line that rank 0 prints."""
-    found = re.findall(r"a snapshot in memory every (?:(\d+) )?step", log.read_text(errors="replace"))
-    if not found:
-        raise RuntimeError(f"no interval was chosen: more --snapshot-steps?\n{log.read_text(errors='replace')[-2000:]}")
-    return int(found[-1] or 1)
-
-
 def step_of(turns, program):
     return middle_ms(turns[program]) if turns.get(program) else None
 
 
 def snapshot_costs(turns):
-    """Of each program with snapshots: the middle of its turns."""
+    """Of each program with snapshots: the middle of its turns; None: too few steps in each."""
     costs = {}
     for program, runs in turns.items():
         if program.name != "snapshots":
             continue
         calm = [ms for turn in turns.get(Program("weft", program.precision, program.link), []) for ms in turn.kept_ms()]
         found = [cost for turn in runs if (cost := turn.cost(calm)) is not None]
-        if not found:
-            raise RuntimeError(f"{program.text()}: one every {runs[0].every} steps; more --snapshot-steps are needed")
-        costs[program] = statistics.median(found)
+        costs[program] = statistics.median(found) if found else None
     return costs
 
 
+def cost_text(cost):
+    return "?" if cost is None else f"{100 * cost:.1f} %"
+
+
 def cost_bars(turns):
-    return [(f"{program.precision}, {program.link} MB/s: snapshots and their copies on the other node cost", f"{100 * cost:.1f} %",
-             f"<= {MOST:.0%}", "pass" if cost <= MOST else "**short**") for program, cost in snapshot_costs(turns).items()]
+    return [(f"{program.precision}, {program.link} MB/s: snapshots and their copies on the other node cost", cost_text(cost),
+             f"<= {MOST:.0%}", "**too few steps**" if cost is None else "pass" if cost <= MOST else "**short**") for program, cost in snapshot_costs(turns).items()]
 
 
 def check_losses(turns):
@@ -307,7 +305,7 @@ def page(turns, rates, facts, work, free_rate, predictions):
         lines += ["## Snapshots, with a copy on the other node", "", "`launch.snapshot_every: auto`. Their cost: by how much steps "
                   "with a copy, and those after them, are longer than the others of the same run (medians).", ""]
         lines += report.table(["link, MB/s", "precision", "every so many steps", "cost"],
-                              [(p.link, p.precision, ", ".join(str(turn.every) for turn in turns[p]), f"{100 * cost:.1f} %")
+                              [(p.link, p.precision, ", ".join(str(turn.every) for turn in turns[p]), cost_text(cost))
                                for p, cost in costs.items()])
     lines += ["## Predicted by `weft plan --cluster`", "", f"One TCP connection carries {free_rate:.0f} MB/s where no "
               "link limits it: both cores are busy with it.", ""]
@@ -345,7 +343,7 @@ def read_turns(path):
 
 def write_turns(path, turns):
     if path:
-        path.write_text(json.dumps([[p.name, p.precision, p.link, t.steps_ms, t.losses, t.every]
+        path.write_text(json.dumps([[p.name, p.precision, p.link, t.steps_ms, t.losses, t.every, t.chosen_at]
                                     for p, all_turns in turns.items() for t in all_turns]))
 
 

@@ -51,6 +51,7 @@ void PartnerCopy::give_up(int64_t step, double waited_s) noexcept {
   const std::lock_guard lock(mutex_);
   given_up_ = step;
   waited_s_ = waited_s;
+  sent_s_ = std::max<double>(sent_s_, waited_s);  // and longer
   if (client_) client_->shut_down();
 }
 

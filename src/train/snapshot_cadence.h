@@ -16,11 +16,12 @@ namespace weft {
 // beside its kernels: every second step has no copy, and the cost is by how much the others are
 // longer, at least what their updates waited for it and at most what it takes.
 //
-// Of several nodes each copy is also sent to another one. That takes cores (sending, receiving, the
+// On several nodes each copy is also sent to another one. That takes cores (sending, receiving, the
 // kernel's part of both) and a link that gradients need as well, of which no clock of this process
-// knows: only longer steps show it. So a few calm steps come first, then copies so far apart that
-// steps without anything on the wire follow each. The cost is by how much all of these steps are
-// longer than calm ones: their medians, since the shortest have found the link free by chance.
+// knows: only longer steps show it. So the first steps have no copy but the one of the start, which
+// the first of them waits for; then come three, with so many steps between that each is sent before
+// the next. The cost is by how much the step with a copy and those after it are longer than quiet
+// ones: medians, since steps are of unequal length for other reasons too, with more to spare.
 class SnapshotCadence {
  public:
   enum class Kind { kHost, kGpu, kNodes };
@@ -35,7 +36,7 @@ class SnapshotCadence {
     return is_chosen_now_ || step % distance() == 0;
   }
   int64_t every() const { return every_; }
-  // Of snapshots, now: the most steps from one to the next.
+  // The most steps from one snapshot to the next, at present.
   int64_t distance() const {
     if (every_ > 0) return every_;
     if (kind_ == Kind::kNodes) return kMostSpacing;
@@ -48,16 +49,17 @@ class SnapshotCadence {
     double copy_s, wait_s;  // of that copy, and of its update for it
     double sent_s = 0;      // on the way to another node, of the last copy; 0: none was sent so far
   };
-  // Of several nodes: what is on its way must arrive during this step, and that time is part of it.
-  bool is_awaited() const {
+  // On several nodes: what is being sent must arrive before the step that follows.
+  bool waits_for_partner() const {
     return every_ == 0 && kind_ == Kind::kNodes &&
            (num_noted_ == 0 || (num_noted_ >= kCalm && offset() == spacing_ - 1));
   }
-  // Of several nodes: the next step is the first with a copy, and ranks agree (space) on the
+  // On several nodes: the next step is the first with a copy, and ranks agree (space) on the
   // largest of their fewest steps from one copy to the next.
-  bool is_spaced() const { return every_ == 0 && kind_ == Kind::kNodes && num_noted_ == kCalm; }
+  bool needs_spacing() const { return every_ == 0 && kind_ == Kind::kNodes && num_noted_ == kCalm; }
   int64_t fewest_steps() const {
-    return 1 + std::clamp<int64_t>(steps_in(sent_s_), 1, kMostSpacing - 1);
+    return sent_s_ == kNone ? kMostSpacing
+                            : std::min<int64_t>(1 + steps_in(arrival_s()), kMostSpacing);
   }
   void space(int64_t steps) { spacing_ = steps; }
 
@@ -72,15 +74,16 @@ class SnapshotCadence {
       wait_s_ = std::min(wait_s_, step.wait_s);
     }
     if (step.sent_s > 0) sent_s_ = std::min(sent_s_, step.sent_s);
-    if (kind_ == Kind::kNodes && num_noted_ >= kCalm)
-      after_copy_s_[offset()][(num_noted_ - kCalm) / spacing_] = step.step_s;
+    if (kind_ == Kind::kNodes) note_on_nodes(step.step_s);
     return ++num_noted_ >= num_trials();
   }
   int64_t wish() const {
-    constexpr double kMostPart = 0.018;
+    if (kind_ != Kind::kNodes) return steps_in(copy_cost_s() / kMostPart);
+    // It cannot cost more than if everything stood still for it, here and where it is received.
     const double cost_s =
-        kind_ == Kind::kNodes ? std::max(copy_cost_s(), longer_s()) : copy_cost_s();
-    return std::max(steps_in(cost_s / kMostPart), steps_in(sent_s_));  // none waits for the wire
+        std::max(copy_cost_s(), std::min(longer_s(), known(copy_s_) + 2 * known(sent_s_)));
+    // No snapshot waits until the last one has been sent.
+    return std::max(steps_in(cost_s / kMostPartOnNodes), steps_in(arrival_s()));
   }
   // With a snapshot at once: the next step that `every` divides may be further from the last one.
   void choose(int64_t every) {
@@ -91,33 +94,47 @@ class SnapshotCadence {
  private:
   static constexpr int kTrials = 5, kGpuTrials = 8, kCalm = 3, kNodesCopies = 3, kMostSpacing = 8;
   static constexpr double kNone = std::numeric_limits<double>::infinity();
+  static constexpr double kMostPart = 0.018, kMostPartOnNodes = 0.014;
 
   int64_t num_trials() const {
     if (kind_ == Kind::kNodes) return kCalm + kNodesCopies * spacing_;
     return kind_ == Kind::kGpu ? kGpuTrials : kTrials;
   }
-  // Of several nodes: since the step with the last copy.
+  // On several nodes: from the step with the last copy.
   int64_t offset() const { return (num_noted_ - kCalm) % spacing_; }
+  void note_on_nodes(double step_s) {
+    if (num_noted_ >= kCalm) after_copy_s_[offset()][(num_noted_ - kCalm) / spacing_] = step_s;
+    const bool has_arrived = num_noted_ < kCalm
+                                 ? num_noted_ > 0
+                                 : offset() == spacing_ - 1 && steps_in(arrival_s()) < spacing_;
+    if (has_arrived) quiet_s_[num_quiet_++] = step_s;
+  }
+  double arrival_s() const { return known(copy_s_) + known(sent_s_); }
+  static double known(double seconds) { return seconds == kNone ? 0 : seconds; }
   int64_t steps_in(double seconds) const {
     constexpr double kMost = 1e6, kShortest = 1e-9;
     const double step_s = std::max(kShortest, std::min(with_s_, without_s_));
-    return seconds == kNone
-               ? 1
-               : static_cast<int64_t>(std::clamp(std::ceil(seconds / step_s), 1.0, kMost));
+    return static_cast<int64_t>(std::clamp(std::ceil(seconds / step_s), 1.0, kMost));
   }
   double copy_cost_s() const {
     if (copy_s_ == kNone || with_s_ == kNone) return 0;
     if (kind_ == Kind::kHost || without_s_ == kNone) return copy_s_;
     return std::min(copy_s_, std::max(wait_s_, with_s_ - without_s_));
   }
+  template <size_t kSize>
+  static double median(std::array<double, kSize> of, int64_t size = kSize) {
+    std::nth_element(of.begin(), of.begin() + size / 2, of.begin() + size);
+    return of[static_cast<size_t>(size / 2)];
+  }
+  // On several nodes: the steps after a copy, all together. What had not been sent by then goes on
+  // to cost as much.
   double longer_s() const {
+    const double quiet_s = median(quiet_s_, num_quiet_);
     double sum = 0;
-    for (int64_t i = 0; i < spacing_; ++i) {
-      std::array<double, kNodesCopies> steps_s = after_copy_s_[i];
-      std::nth_element(steps_s.begin(), steps_s.begin() + kNodesCopies / 2, steps_s.end());
-      sum += steps_s[kNodesCopies / 2] - std::min(with_s_, without_s_);
-    }
-    return sum;
+    for (int64_t i = 0; i < spacing_; ++i)
+      sum += median(after_copy_s_[static_cast<size_t>(i)]) - quiet_s;
+    const double seen_s = static_cast<double>(spacing_) * quiet_s;
+    return sum * std::max(1.0, known(sent_s_) / seen_s);
   }
 
   int64_t every_;
@@ -127,6 +144,8 @@ class SnapshotCadence {
   double with_s_ = kNone, without_s_ = kNone, copy_s_ = kNone, wait_s_ = kNone,
          sent_s_ = kNone;  // the shortest
   std::array<std::array<double, kNodesCopies>, kMostSpacing> after_copy_s_{};
+  std::array<double, kCalm - 1 + kNodesCopies> quiet_s_{};
+  int64_t num_quiet_ = 0;
 };
 
 }  // namespace weft

@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/elapsed.h"
 #include "base/log.h"
 #include "checkpoint/list.h"
 #include "train/rank_agreement.h"
@@ -204,24 +203,21 @@ void Trainer::note_step(double seconds) {
 }
 
 void Trainer::note_snapshots(double seconds) {
-  const auto largest = [&](int64_t number) {
+  const auto largest_of_ranks = [&](int64_t number) {
     const std::vector<int64_t> numbers = gather_numbers(*ranks_, number);
     return *std::max_element(numbers.begin(), numbers.end());
   };
   const bool has_copy = saver_->has_copied();
-  if (cadence_.is_awaited()) {
-    const auto begun = std::chrono::steady_clock::now();
-    saver_->wait_for_partner();
-    seconds += seconds_since(begun);
-  }
+  if (cadence_.waits_for_partner()) saver_->wait_for_partner();
   const bool is_known = cadence_.note(
       {seconds, has_copy, saver_->last_copy_s(), saver_->last_wait_s(), saver_->last_sent_s()});
-  if (cadence_.is_spaced()) cadence_.space(largest(cadence_.fewest_steps()));
+  if (cadence_.needs_spacing()) cadence_.space(largest_of_ranks(cadence_.fewest_steps()));
   if (!is_known) return;
-  cadence_.choose(largest(cadence_.wish()));
+  cadence_.choose(largest_of_ranks(cadence_.wish()));
   const int64_t every = cadence_.every();
   if (is_main_)
-    log_info("a snapshot in memory every {}", every == 1 ? "step" : fmt::format("{} steps", every));
+    log_info("a snapshot in memory every {}, from step {} on",
+             every == 1 ? "step" : fmt::format("{} steps", every), state_.step);
 }
 
 }  // namespace weft
