@@ -27,12 +27,13 @@ from exposed_nodes import check_exposed
 from exposure import Sockets
 from kill_interop import children_of, left_behind, shared_maps
 from sampling import ROOT, is_full
-from survive_interop import hashes, num_lines, without_times
+from survive_interop import hashes, intervals_of, num_lines, without_times
 
 DEADLINE_S = 60
 FIRST_STEP_S = 2.5
 JOIN_WAIT_S = 30  # of agents, for the supervisor
 CROWD, CROWD_S = 200, 5.0 if is_full() else 15.0  # most of it is the start of 200 processes on two cores
+TRIAL_STEPS = 8  # between snapshots, at most, while `auto` looks for its number
 MOST_S, MEDIAN_S = 2.0, 1.0  # of a recovery
 
 
@@ -245,9 +246,11 @@ class Suite:
             self.checks.equal(hashes(self.weft, run.dir), hashes(self.weft, calm),
                               f"{what}: model and checkpoints")
             lost = [event["lost_steps"] for event in run.events("recovered")]
-            every = max((event["snapshot_every"] for event in run.events("recovered")), default=1)
-            self.checks.that(max(lost, default=0) <= every, f"{what}: steps repeated",
-                             f"at most {max(lost, default=0)}, a snapshot every {every}")
+            every = intervals_of(run.text(), run.events("recovered"), TRIAL_STEPS)
+            if self.checks.equal(len(every), len(lost), f"{what}: each recovery was printed"):
+                pairs = sorted(set(zip(lost, every)))
+                self.checks.that(all(steps <= most for steps, most in pairs), f"{what}: at most as many steps repeated as are between snapshots",
+                                 f"(repeated, between snapshots): {pairs}")
             self.checks.that(len(sockets.seen) > 0, f"{what}: {len(sockets.seen)} sockets were seen")
             self.checks.equal(left_behind(self.files[layout], maps, self.folder, sockets), [],
                               f"{what}: nothing is left")
