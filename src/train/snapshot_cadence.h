@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace weft {
 
@@ -67,6 +67,7 @@ class SnapshotCadence {
   bool note(const Step& step) {
     is_chosen_now_ = false;
     if (every_ > 0) return false;
+    if (num_noted_ == num_trials()) return true;
     double& shortest_s = step.has_copy ? with_s_ : without_s_;
     shortest_s = std::min(shortest_s, step.step_s);
     if (step.has_copy) {
@@ -121,18 +122,17 @@ class SnapshotCadence {
     if (kind_ == Kind::kHost || without_s_ == kNone) return copy_s_;
     return std::min(copy_s_, std::max(wait_s_, with_s_ - without_s_));
   }
-  template <size_t kSize>
-  static double median(std::array<double, kSize> of, int64_t size = kSize) {
-    std::nth_element(of.begin(), of.begin() + size / 2, of.begin() + size);
-    return of[static_cast<size_t>(size / 2)];
+  static double median(const double* values, int64_t size) {
+    std::vector<double> sorted(values, values + size);
+    std::nth_element(sorted.begin(), sorted.begin() + size / 2, sorted.end());
+    return sorted[static_cast<size_t>(size / 2)];
   }
   // On several nodes: the steps after a copy, all together. What had not been sent by then goes on
   // to cost as much.
   double longer_s() const {
     const double quiet_s = median(quiet_s_, num_quiet_);
     double sum = 0;
-    for (int64_t i = 0; i < spacing_; ++i)
-      sum += median(after_copy_s_[static_cast<size_t>(i)]) - quiet_s;
+    for (int64_t i = 0; i < spacing_; ++i) sum += median(after_copy_s_[i], kNodesCopies) - quiet_s;
     const double seen_s = static_cast<double>(spacing_) * quiet_s;
     return sum * std::max(1.0, known(sent_s_) / seen_s);
   }
@@ -143,8 +143,8 @@ class SnapshotCadence {
   int64_t num_noted_ = 0, spacing_ = 2;
   double with_s_ = kNone, without_s_ = kNone, copy_s_ = kNone, wait_s_ = kNone,
          sent_s_ = kNone;  // the shortest
-  std::array<std::array<double, kNodesCopies>, kMostSpacing> after_copy_s_{};
-  std::array<double, kCalm - 1 + kNodesCopies> quiet_s_{};
+  double after_copy_s_[kMostSpacing][kNodesCopies] = {};
+  double quiet_s_[kCalm - 1 + kNodesCopies] = {};
   int64_t num_quiet_ = 0;
 };
 
