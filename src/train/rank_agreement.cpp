@@ -112,23 +112,33 @@ bool agree_on_success(Comm& group, bool ok) {
   return failures == 0;
 }
 
-void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numerics) {
+void agree_on_inputs(Ranks& ranks, const RankInputs& mine) {
   if (ranks.size() == 1) return;
-  const std::string mine = numerics.dump();
-  const int other = first_other(gather(ranks, hash_text(run, hash_text(mine))));
+  const std::string numerics = mine.numerics.dump();
+  const uint64_t hash = hash_text(mine.data, hash_text(mine.run, hash_text(numerics)));
+  const int other = first_other(gather(ranks, hash));
   if (other < 0) return;
   // All ranks know that two differ: they exchange their values, so that any can name both.
-  const std::string run_0 = share_text(ranks, run), run_other = share_text(ranks, run, other);
-  const Json first = parse_json(share_text(ranks, mine), "the numerics of rank 0");
-  const Json second = parse_json(share_text(ranks, mine, other), "the numerics of a rank");
   const std::string name = fmt::format("on rank {}", other);
-  std::vector<std::string> found = numerics_differences(first, "on rank 0", second, name);
-  if (const auto [a, b] = first_line_apart(run_0, run_other); a != b)
-    found.push_back(fmt::format("run file: \"{}\" on rank 0, \"{}\" {}", a, b, name));
+  const auto share = [&](const std::string& text) {
+    std::string first = share_text(ranks, text);  // one after the other, on all ranks alike
+    return std::pair{std::move(first), share_text(ranks, text, other)};
+  };
+  const auto [first, second] = share(numerics);
+  std::vector<std::string> found =
+      numerics_differences(parse_json(first, "the numerics of rank 0"), "on rank 0",
+                           parse_json(second, "the numerics of a rank"), name);
+  const auto add_line = [&](std::string_view what, const std::string& text) {
+    const auto [text_0, text_other] = share(text);
+    if (const auto [a, b] = first_line_apart(text_0, text_other); a != b)
+      found.push_back(fmt::format("{}: \"{}\" on rank 0, \"{}\" {}", what, a, b, name));
+  };
+  add_line("run file", mine.run);
+  add_line("data file (name, size, hash of a sample)", mine.data);
   throw UserError(
       fmt::format("rank {} does not compute the same as rank 0: {}", other, fmt::join(found, "; ")),
-      "all ranks need the same program, run file and kind of processor; WEFT_CPU_LEVEL sets the "
-      "kernels");
+      "all ranks need the same program, run file, data files and kind of processor; WEFT_CPU_LEVEL "
+      "sets the kernels");
 }
 
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {

@@ -29,9 +29,13 @@ DataCounters sum_counters(Ranks& ranks, DataCounters mine);
 // Whether it succeeded on all ranks of the group.
 bool agree_on_success(Comm& group, bool ok);
 
-// UserError naming a rank that has another run file or another numerics fingerprint than rank 0,
-// and what both of them have.
-void agree_on_numerics(Ranks& ranks, const std::string& run, const Json& numerics);
+// UserError naming a rank that has another run file, other data files (describe_files) or another
+// numerics fingerprint than rank 0, and what both of them have.
+struct RankInputs {
+  std::string run, data;
+  Json numerics;
+};
+void agree_on_inputs(Ranks& ranks, const RankInputs& mine);
 
 // Ranks of a tensor group must have made the same rows, and all ranks must be at the same place in
 // the data. BugError naming step and ranks where not.

@@ -160,7 +160,8 @@ class Trainer {
   const std::shared_ptr<PinnedSlots> pins_;   // null: no slots
   std::unique_ptr<TrainingAnswers> answers_;  // null: none are generated
   TrainState state_;
-  const Json numerics_;  // the fingerprint
+  const Json numerics_;     // the fingerprint
+  std::string data_files_;  // describe_files
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<TensorHashes> hashes_;  // null: not requested

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/damaged.h"
 #include "checkpoint/list.h"
+#include "data/file_samples.h"
 #include "net/regroup.h"
 #include "train/faults.h"
 #include "train/final_model.h"
@@ -70,16 +71,18 @@ int Trainer::run() {
 }
 
 void Trainer::meet_others() {
-  agree_on_numerics(*ranks_, file_.resolved(), numerics_);
-  start_ = agree_on_start(*ranks_, start_);  // where a rank dies in it, the locks stay held
-  if (!c_.has_eval()) return;
-  if (!eval_stream_) {
+  if (c_.has_eval() && !eval_stream_) {
     eval_rows_ = session_.open_eval_rows();
     session_.check_eval_rows(*eval_rows_);
     eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
                                                  share(session_.eval_stream()));
   }
-  if (c_.eval.generate > 0)
+  if (data_files_.empty() && ranks_->size() > 1)
+    data_files_ = describe_files(rows_->files()) +
+                  (eval_rows_ ? describe_files(eval_rows_->files()) : std::string());
+  agree_on_inputs(*ranks_, {file_.resolved(), data_files_, numerics_});
+  start_ = agree_on_start(*ranks_, start_);  // where a rank dies in it, the locks stay held
+  if (c_.eval.generate > 0 && eval_stream_)
     answers_ = std::make_unique<TrainingAnswers>(session_, *eval_rows_, side_files_, &engine_,
                                                  ranks_.get());
 }

@@ -40,25 +40,33 @@ std::vector<std::string> on_ranks(int n, const std::function<void(Ranks&)>& body
   return thrown;
 }
 
-TEST(Agree, AnotherRunFileOrOtherNumericsAreRefusedOnAllRanks) {
+TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
   const Json numerics(Json::Object{{"kernels", "neon"}, {"probe", "00ff"}});
-  const auto alike =
-      on_ranks(3, [&](Ranks& ranks) { agree_on_numerics(ranks, "name: a\nseed: 1\n", numerics); });
+  const RankInputs usual{"name: a\nseed: 1\n", "a.txt, 7 bytes\nb.txt, 9 bytes\n", numerics};
+  const auto alike = on_ranks(3, [&](Ranks& ranks) { agree_on_inputs(ranks, usual); });
   EXPECT_EQ(alike, std::vector<std::string>(3));
   struct Case {
     const char *key, *value, *told;
   };
   // Both sides are named, on every rank.
-  for (const Case& c : {Case{"kernels", "ref", "kernels: neon on rank 0, ref on rank 2"},
-                        Case{"probe", "00fe", "probe: 00ff on rank 0, 00fe on rank 2"},
-                        Case{"", "", "run file: \"seed: 1\" on rank 0, \"seed: 2\" on rank 2"}}) {
-    const bool is_run_file = *c.key == '\0';
+  for (const Case& c :
+       {Case{"kernels", "ref", "kernels: neon on rank 0, ref on rank 2"},
+        Case{"probe", "00fe", "probe: 00ff on rank 0, 00fe on rank 2"},
+        Case{"run", "", "run file: \"seed: 1\" on rank 0, \"seed: 2\" on rank 2"},
+        Case{"data", "",
+             "data file (name, size, hash of a sample): \"b.txt, 9 bytes\" on rank 0, "
+             "\"b.txt, 8 bytes\" on rank 2"}}) {
     const auto thrown = on_ranks(3, [&](Ranks& ranks) {
-      const bool is_odd = ranks.rank() == 2;
-      Json mine = numerics;
-      if (is_odd && !is_run_file) mine.set(c.key, Json(c.value));
-      agree_on_numerics(ranks, is_odd && is_run_file ? "name: a\nseed: 2\n" : "name: a\nseed: 1\n",
-                        mine);
+      RankInputs mine = usual;
+      if (ranks.rank() == 2) {
+        if (c.key == std::string("run"))
+          mine.run = "name: a\nseed: 2\n";
+        else if (c.key == std::string("data"))
+          mine.data = "a.txt, 7 bytes\nb.txt, 8 bytes\n";
+        else
+          mine.numerics.set(c.key, Json(c.value));
+      }
+      agree_on_inputs(ranks, mine);
     });
     for (const std::string& text : thrown) {
       EXPECT_NE(text.find("rank 2 does not compute the same as rank 0"), std::string::npos) << text;

@@ -16,6 +16,7 @@ file; processes listen on the address of launch.interface alone, those of a run 
 import datetime
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -432,6 +433,15 @@ class Suite:
             checks.equal(run.end(), (2, {1: 2}), "storage that is not shared: exit codes")
             checks.that("storage is not shared" in run.text(), "storage that is not shared: message",
                         run.text().strip()[-300:])
+        other = self.folder / "other-data"
+        shutil.copytree(self.folder / "data", other)
+        rows = (other / "train.jsonl").read_text().splitlines(keepends=True)
+        (other / "train.jsonl").write_text("".join(reversed(rows)))  # of the same size
+        with self.cluster("other-rows", "zero3") as run:
+            run.join(1, "unshare", "-m", "sh", "-c", f'mount --bind "{other}" "{self.folder / "data"}" && exec "$@"', "sh")
+            checks.equal(run.end(), (2, {1: 2}), "other rows on the second node: exit codes")
+            checks.that("does not compute the same as rank 0: data file" in run.text() and "train.jsonl" in run.text(),
+                        "other rows on the second node: message", run.text().strip()[-400:])
         with self.cluster("missing", "mesh", "--set", "launch.join_timeout_s=1") as run:
             checks.equal(run.train.wait(20), 75, "a missing node: exit code")
             checks.that("1 of 2 nodes joined within 1 s" in run.text(), "a missing node: message",

@@ -1,0 +1,16 @@
+// data/file_samples.h: what tells the data files of two machines apart, without reading them whole.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/file_system.h"
+
+namespace weft {
+
+// A line for each file: its name without folders, its size and a hash of some of its bytes. Of many
+// files, and of those behind URIs, most lines have no hash. Equal files have equal lines wherever
+// they are.
+std::string describe_files(const std::vector<FileInfo>& files);
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+// tests/data/file_samples_test.cpp: files of two machines that differ are told apart.
+#include "data/file_samples.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/data/helpers.h"
+
+namespace weft::testing {
+namespace {
+
+std::string rows(int64_t number) {
+  std::string text;
+  for (int64_t i = 0; i < number; ++i) text += "row " + std::to_string(i) + "\n";
+  return text;
+}
+
+class FileSamples : public ::testing::Test {
+ protected:
+  std::string describe(const std::string& folder, const std::string& text) {
+    temp_.write(folder + "/train.txt", text);
+    return describe_files({file_info((temp_.path() / folder / "train.txt").string())});
+  }
+
+ private:
+  TempFolder temp_;
+};
+
+TEST_F(FileSamples, AreTheSameWhereverTheFilesAre) {
+  for (const int64_t number : {0, 1, 100, 50'000}) {
+    const std::string text = rows(number), here = describe("a", text);
+    EXPECT_EQ(here, describe("b", text));
+    EXPECT_EQ(here.find("train.txt, " + std::to_string(text.size()) + " bytes, "), 0U) << here;
+  }
+}
+
+TEST_F(FileSamples, TellOtherRowsApart) {
+  const std::string text = rows(50'000), here = describe("a", text);
+  std::string reversed = text, last = text, first = text;
+  std::reverse(reversed.begin(), reversed.end());
+  first.front() = last.back() = 'x';
+  for (const std::string& other : {rows(49'999), reversed, first, last})
+    EXPECT_NE(here, describe("b", other));
+  EXPECT_NE(describe("a", "one"), describe("b", "two"));
+}
+
+TEST_F(FileSamples, ReadOnlySomeOfManyFiles) {
+  const FileInfo gone{"/gone/rows.txt", 100, 0}, remote{"s3://bucket/rows.txt", 100, 0};
+  EXPECT_EQ(describe_files({remote}), "rows.txt, 100 bytes\n");
+  const std::string text = describe_files(std::vector<FileInfo>(10'000, gone));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 10'000);
+  EXPECT_LE(std::count(text.begin(), text.end(), ','), 10'064);
+  EXPECT_EQ(describe_files({}), "");
+}
+
+}  // namespace
+}  // namespace weft::testing
