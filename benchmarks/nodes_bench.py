@@ -9,7 +9,7 @@ core of this machine, for its rank, its agent and the kernel's part of TCP alike
 one node (shared memory); `weft`, a rank on each node over Gloo; `serial`, the same without overlap
 (WEFT_OVERLAP=off); `fsdp2`, PyTorch's FSDP2 over Gloo in the same namespaces. All take turns; every
 turn is a fresh program, and the figure is the median step over all turns without the first two of
-each. No snapshots are taken but by `snapshots`, which is `weft` with `launch.snapshot_every: auto`: each node also
+each; a bar is for the middle one of the ratios that the turns have. No snapshots are taken but by `snapshots`, which is `weft` with `launch.snapshot_every: auto`: each node also
 keeps a copy of the other's. It runs for --snapshot-steps, of which those in which `auto` finds its number are left out;
 what copies cost is the figure of snapshot_cost.py. Losses of weft's programs must be equal, PyTorch's close.
 

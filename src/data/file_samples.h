@@ -1,4 +1,4 @@
-// data/file_samples.h: what tells the data files of two machines apart, without reading them whole.
+// data/file_samples.h: fingerprints of data files, to find machines whose files differ.
 #pragma once
 
 #include <string>

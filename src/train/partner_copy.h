@@ -27,7 +27,8 @@ class PartnerCopy {
   // says so, and it is tried again with a later one: after 50 times as long, so that failures cost
   // less than 2 % of the time.
   void send(int64_t step);
-  double sent_s() const { return sent_s_; }  // how long the last one took; 0: none was sent
+  // How long the last one took, or was waited for; 0: none was sent.
+  double sent_s() const { return sent_s_; }
   // From any thread: the copy of that step fails, since it has taken waited_s. When this returns no
   // byte of its slot is sent any more: it may be overwritten.
   void give_up(int64_t step, double waited_s) noexcept;

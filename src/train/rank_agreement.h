@@ -29,12 +29,12 @@ DataCounters sum_counters(Ranks& ranks, DataCounters mine);
 // Whether it succeeded on all ranks of the group.
 bool agree_on_success(Comm& group, bool ok);
 
-// UserError naming a rank that has another run file, other data files (describe_files) or another
-// numerics fingerprint than rank 0, and what both of them have.
 struct RankInputs {
-  std::string run, data;
-  Json numerics;
+  std::string run;   // the run file
+  std::string data;  // describe_files()
+  Json numerics;     // the fingerprint
 };
+// UserError naming a rank whose inputs differ from rank 0's, and what both of them have.
 void agree_on_inputs(Ranks& ranks, const RankInputs& mine);
 
 // Ranks of a tensor group must have made the same rows, and all ranks must be at the same place in

@@ -32,7 +32,7 @@ class SnapshotCadence {
 
   // step: the last one completed.
   bool is_due(int64_t step) const {
-    if (every_ == 0 && kind_ == Kind::kNodes) return num_noted_ >= kCalm && offset() == 0;
+    if (every_ == 0 && kind_ == Kind::kNodes) return num_noted_ >= kFirstSteps && offset() == 0;
     return is_chosen_now_ || step % distance() == 0;
   }
   int64_t every() const { return every_; }
@@ -52,11 +52,13 @@ class SnapshotCadence {
   // On several nodes: what is being sent must arrive before the step that follows.
   bool waits_for_partner() const {
     return every_ == 0 && kind_ == Kind::kNodes &&
-           (num_noted_ == 0 || (num_noted_ >= kCalm && offset() == spacing_ - 1));
+           (num_noted_ == 0 || (num_noted_ >= kFirstSteps && offset() == spacing_ - 1));
   }
   // On several nodes: the next step is the first with a copy, and ranks agree (space) on the
   // largest of their fewest steps from one copy to the next.
-  bool needs_spacing() const { return every_ == 0 && kind_ == Kind::kNodes && num_noted_ == kCalm; }
+  bool needs_spacing() const {
+    return every_ == 0 && kind_ == Kind::kNodes && num_noted_ == kFirstSteps;
+  }
   int64_t fewest_steps() const {
     return sent_s_ == kNone ? kMostSpacing
                             : std::min<int64_t>(1 + steps_in(arrival_s()), kMostSpacing);
@@ -93,19 +95,21 @@ class SnapshotCadence {
   }
 
  private:
-  static constexpr int kTrials = 5, kGpuTrials = 8, kCalm = 3, kNodesCopies = 3, kMostSpacing = 8;
+  static constexpr int kTrials = 5, kGpuTrials = 8, kFirstSteps = 3, kNodesCopies = 3,
+                       kMostSpacing = 8;
   static constexpr double kNone = std::numeric_limits<double>::infinity();
   static constexpr double kMostPart = 0.018, kMostPartOnNodes = 0.014;
 
   int64_t num_trials() const {
-    if (kind_ == Kind::kNodes) return kCalm + kNodesCopies * spacing_;
+    if (kind_ == Kind::kNodes) return kFirstSteps + kNodesCopies * spacing_;
     return kind_ == Kind::kGpu ? kGpuTrials : kTrials;
   }
   // On several nodes: from the step with the last copy.
-  int64_t offset() const { return (num_noted_ - kCalm) % spacing_; }
+  int64_t offset() const { return (num_noted_ - kFirstSteps) % spacing_; }
   void note_on_nodes(double step_s) {
-    if (num_noted_ >= kCalm) after_copy_s_[offset()][(num_noted_ - kCalm) / spacing_] = step_s;
-    const bool has_arrived = num_noted_ < kCalm
+    if (num_noted_ >= kFirstSteps)
+      after_copy_s_[offset()][(num_noted_ - kFirstSteps) / spacing_] = step_s;
+    const bool has_arrived = num_noted_ < kFirstSteps
                                  ? num_noted_ > 0
                                  : offset() == spacing_ - 1 && steps_in(arrival_s()) < spacing_;
     if (has_arrived) quiet_s_[num_quiet_++] = step_s;
@@ -144,7 +148,7 @@ class SnapshotCadence {
   double with_s_ = kNone, without_s_ = kNone, copy_s_ = kNone, wait_s_ = kNone,
          sent_s_ = kNone;  // the shortest
   double after_copy_s_[kMostSpacing][kNodesCopies] = {};
-  double quiet_s_[kCalm - 1 + kNodesCopies] = {};
+  double quiet_s_[kFirstSteps - 1 + kNodesCopies] = {};
   int64_t num_quiet_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// tests/data/file_samples_test.cpp: files of two machines that differ are told apart.
+// tests/data/file_samples_test.cpp: equal files have equal fingerprints, other ones do not.
 #include "data/file_samples.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST_F(FileSamples, AreTheSameWhereverTheFilesAre) {
   }
 }
 
-TEST_F(FileSamples, TellOtherRowsApart) {
+TEST_F(FileSamples, DifferForOtherRows) {
   const std::string text = rows(50'000), here = describe("a", text);
   std::string reversed = text, last = text, first = text;
   std::reverse(reversed.begin(), reversed.end());

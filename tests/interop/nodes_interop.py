@@ -9,7 +9,7 @@ node at random times, some while others are being replaced: all go on from memor
 kill to the first completed step, less one median step), with the bits, metrics and checkpoints of a calm run. kill -9 of an
 agent and of the first node's agent (a spare or its next one takes the place, from the partner's memory), of the supervisor; a link that goes down
 and comes back; SIGTERM at the supervisor and at an agent; a wrong secret, a missing node, storage
-that is not shared, a port that is taken; 200 agents at once. The secret is in no command line, environment, log or further
+that is not shared, other rows on the second node, a port that is taken; 200 agents at once. The secret is in no command line, environment, log or further
 file; processes listen on the address of launch.interface alone, those of a run on one machine on 127.0.0.1 alone; no process, shared memory or socket is left.
 """
 
