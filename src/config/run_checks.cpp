@@ -59,10 +59,9 @@ void check_nodes(const RunConfig& c, std::vector<std::string>* complaints) {
   const int64_t there = c.launch.ranks_per_node;
   if (ranks % nodes != 0 || (there != 0 && there * nodes != ranks)) {
     complaints->push_back(
-        fmt::format("parallel.dp={} x parallel.tp={} needs {} ranks, but launch.nodes is {}{}: set "
-                    "launch.nodes "
-                    "to one of {} and launch.ranks_per_node to 0, or change dp",
-                    c.parallel.dp, c.parallel.tp, ranks, nodes,
+        fmt::format("parallel.dp={} x parallel.tp={} needs {} rank{}, but launch.nodes is {}{}: "
+                    "set launch.nodes to one of {} and launch.ranks_per_node to 0, or change dp",
+                    c.parallel.dp, c.parallel.tp, ranks, ranks == 1 ? "" : "s", nodes,
                     there == 0 ? "" : fmt::format(" and launch.ranks_per_node {}", there),
                     list_divisors(c.parallel.dp)));  // tensor-parallel ranks share a node
   } else if (ranks / nodes % c.parallel.tp != 0) {
@@ -86,9 +85,10 @@ void check_ranks(const RunConfig& c, std::vector<std::string>* complaints) {
   if (c.launch.nodes > 1) return check_nodes(c, complaints);
   if (there == 0 || wanted == there) return;
   complaints->push_back(fmt::format(
-      "parallel.dp={} x parallel.tp={} needs {} ranks, but launch.ranks_per_node is {}: set it to "
-      "{} (or 0), or parallel.tp to one of {} and parallel.dp to {} / tp",
-      c.parallel.dp, c.parallel.tp, wanted, there, wanted, list_divisors(there), there));
+      "parallel.dp={} x parallel.tp={} needs {} rank{}, but launch.ranks_per_node is {}: set it "
+      "to {} (or 0), or parallel.tp to one of {} and parallel.dp to {} / tp",
+      c.parallel.dp, c.parallel.tp, wanted, wanted == 1 ? "" : "s", there, wanted,
+      list_divisors(there), there));
 }
 
 void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {

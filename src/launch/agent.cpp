@@ -227,8 +227,9 @@ void Agent::start(const NodeStart& start) {
       job_.forward = [this](int rank, bool is_error, const std::string& line) {
         send(NodeMessage::kLine, OutputLine{rank, is_error, line}.write());
       };
-      log_info("node {} of {}: starting ranks {} to {}", start.node, start.num_nodes,
-               job_.node->first_rank, job_.node->first_rank + job_.num_ranks - 1);
+      const int first = job_.node->first_rank, last = first + job_.num_ranks - 1;
+      log_info("node {} of {}: starting rank{}", start.node, start.num_nodes,
+               first == last ? fmt::format(" {}", first) : fmt::format("s {} to {}", first, last));
     }
     ranks_ = std::make_unique<LocalRanks>(job_);
     watch_ = std::make_unique<RankWatch>(job_, *ranks_);

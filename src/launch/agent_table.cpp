@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "net/heartbeat.h"
 
 namespace weft {
 namespace {
@@ -121,6 +122,8 @@ void AgentTable::read(JoinedAgent& agent, const Receive& handle) {
     if (kind == NodeMessage::kHello) agent.hello = Hello::read(frame->payload);
     if (kind == NodeMessage::kBeat) {
       agent.beat = Beat::read(frame->payload);
+      for (RankStatus& rank : agent.beat.ranks)  // of this machine's clock, not an age
+        rank.sign.at_ms = monotonic_ms() - rank.sign.at_ms;
       if (!is_dropped) queue_message(&agent.channel, NodeMessage::kAlive);
     }
     handle(agent, *frame);

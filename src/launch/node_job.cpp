@@ -165,10 +165,17 @@ void NodeSupervisor::judge() {
   if (ends) {
     std::string more = cause->would_repeat ? "" : budget_.spent_words();
     if (has_to_save) more = "; " + unsaved_words(cause->words);
-    log_error("{}", add_before_hint(cause->report, more));
+    log_error("{}{}", place_of(cause->rank), add_before_hint(cause->report, more));
     return end_failed(cause->rank, cause->words + more, cause->exit_code);
   }
   recover(*cause);
+}
+
+// "on n2 (10.0.0.2:4711): "; "" where everybody looks first, or where no node is to be named.
+std::string NodeSupervisor::place_of(int rank) const {
+  const int node = rank < 0 ? 0 : rank / o_.job.num_ranks;
+  const JoinedAgent* agent = node == 0 ? nullptr : nodes_[static_cast<size_t>(node)];
+  return agent == nullptr ? "" : fmt::format("on {}: ", agent->name());
 }
 
 void NodeSupervisor::fail(int rank, const std::string& words, int code) {
@@ -235,7 +242,7 @@ void NodeSupervisor::report_status() {
     for (RankStatus& rank : ranks) {
       rank.host = node != nullptr ? node->hello->host : "unknown";
       if (rank.resident_bytes < 0) rank.resident_bytes = rank.anonymous_bytes = 0;
-      rank.sign.at_ms = monotonic_ms() - rank.sign.at_ms;
+      if (rank.pid < 0) rank.sign.at_ms = monotonic_ms();  // no beat has told of it
       status.ranks.push_back(rank);
     }
   }

@@ -118,7 +118,7 @@ Beat Beat::read(std::string_view text) {
     status.sign.phase =
         static_cast<Phase>(rank.number("phase", 0, static_cast<int64_t>(Phase::kRecovering)));
     status.sign.step = rank.number("step", 0, INT64_MAX);
-    status.sign.at_ms = rank.number("age_ms", 0, INT64_MAX);
+    status.sign.at_ms = rank.number("age_ms", 0, INT64_MAX / 2);
     status.sign.is_waiting = rank.flag("is_waiting");
     status.resident_bytes = rank.number("resident_bytes", 0, INT64_MAX);
     status.anonymous_bytes = rank.number("anonymous_bytes", 0, INT64_MAX);

@@ -125,6 +125,7 @@ class NodeSupervisor {
   void finish(int code, const std::string& words);
   void fail(int rank, const std::string& words, int code);
   void end_failed(int rank, const std::string& words, int code);
+  std::string place_of(int rank) const;
   void report_status();
   std::string waiting_words();
   bool is_finishing() const;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -159,6 +160,30 @@ Json aged(const Json& ranks, double file_age_s) {
   return Json(std::move(all));
 }
 
+// Of the one rank that all others wait for; "": there is none, or it has not been silent for long.
+std::string silent_rank_words(const Json& ranks) {
+  constexpr double kLongS = 5;
+  if (!ranks.is_array()) return "";
+  const Json* silent = nullptr;
+  bool is_waited_for = false;
+  for (const Json& rank : ranks.as_array()) {
+    if (!rank.is_object() || !find_int(rank, "pid")) continue;  // it has ended
+    const Json* waits = rank.find("waits");
+    if (waits && waits->is_bool() && waits->as_bool()) {
+      is_waited_for = true;
+    } else if (std::exchange(silent, &rank)) {
+      return "";
+    }
+  }
+  if (!silent || !is_waited_for) return "";
+  const double age_s = find_number(*silent, "age_s").value_or(0);
+  if (!(age_s >= kLongS)) return "";
+  return fmt::format("the others wait for rank {} on {}, which has given no sign for {:.1f} s ({})",
+                     find_int(*silent, "rank").value_or(-1),
+                     find_text(*silent, "host").value_or("?"), age_s,
+                     find_text(*silent, "phase").value_or("?"));
+}
+
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
@@ -225,6 +250,9 @@ RunStatus read_run_status(const fs::path& dir) {
   s.speed = read_speed(dir / "metrics.jsonl");
   if (s.events.started) s.total_steps = find_int(*s.events.started, "total_steps");
   judge(dir, &s);
+  if (s.is_live && s.file && s.note.empty())
+    if (const Json* ranks = s.file->find("ranks"))
+      s.note = silent_rank_words(aged(*ranks, s.file_age_s));
   return s;
 }
 

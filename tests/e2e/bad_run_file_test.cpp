@@ -9,7 +9,7 @@ namespace weft::testing {
 namespace {
 
 // The program's error has these parts, and it leaves no run directory.
-void expect_refused(const TinyRun& run, const std::vector<std::string>& sets,
+void expect_run_file_refused(const TinyRun& run, const std::vector<std::string>& sets,
                     const std::vector<std::string>& parts) {
   const Ended ended = run.train(sets);
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
@@ -28,27 +28,27 @@ TEST(BadRunFile, UnknownKeyHasFileLineAndSuggestion) {
   std::string text = slurp(run.file());
   text.replace(text.find("  micro_batch"), 13, "  micro_bacth");
   run.write("run.yaml", text);
-  expect_refused(run, {}, {"run.yaml:14", "train.micro_bacth", "micro_batch"});
+  expect_run_file_refused(run, {}, {"run.yaml:14", "train.micro_bacth", "micro_batch"});
 }
 
 TEST(BadRunFile, UnknownSectionAndUnknownSet) {
   const TinyRun run;
-  expect_refused(run, {"train.learning_rate=1"}, {"train.learning_rate", "--set"});
-  expect_refused(run, {"train.stepps=1"}, {"train.stepps", "train.steps"});
-  expect_refused(run, {"nonsense"}, {"nonsense"});
+  expect_run_file_refused(run, {"train.learning_rate=1"}, {"train.learning_rate", "--set"});
+  expect_run_file_refused(run, {"train.stepps=1"}, {"train.stepps", "train.steps"});
+  expect_run_file_refused(run, {"nonsense"}, {"nonsense"});
   append(run, "trian:\n  lr: 1\n");
-  expect_refused(run, {}, {"trian", "train"});
+  expect_run_file_refused(run, {}, {"trian", "train"});
 }
 
 TEST(BadRunFile, WrongTypesAndSeveralAtOnce) {
   const TinyRun run;
-  expect_refused(run, {"train.lr=fast"}, {"train.lr", "fast", "number"});
-  expect_refused(run, {"train.steps=1.5"}, {"train.steps", "1.5"});
-  expect_refused(run, {"data.shuffle=maybe"}, {"data.shuffle", "maybe"});
-  expect_refused(run, {"train.lr=-1", "train.precision=fp8", "nosuch.key=1", "data.seq_length=0"},
+  expect_run_file_refused(run, {"train.lr=fast"}, {"train.lr", "fast", "number"});
+  expect_run_file_refused(run, {"train.steps=1.5"}, {"train.steps", "1.5"});
+  expect_run_file_refused(run, {"data.shuffle=maybe"}, {"data.shuffle", "maybe"});
+  expect_run_file_refused(run, {"train.lr=-1", "train.precision=fp8", "nosuch.key=1", "data.seq_length=0"},
                  {"train.lr", "train.precision", "fp8", "fp32", "nosuch.key", "data.seq_length"});
   append(run, "track: 3\n");
-  expect_refused(run, {}, {"track"});
+  expect_run_file_refused(run, {}, {"track"});
 }
 
 TEST(BadRunFile, MissingKeysAndFiles) {
@@ -57,11 +57,11 @@ TEST(BadRunFile, MissingKeysAndFiles) {
   EXPECT_EQ(absent.exit_code, 2);
   expect_parts(absent.err, {"none.yaml"});
   run.write("run.yaml", "seed: 3\n");
-  expect_refused(run, {}, {"name", "model.path", "data.train"});
+  expect_run_file_refused(run, {}, {"name", "model.path", "data.train"});
   run.write("run.yaml", "name: [a\n");
-  expect_refused(run, {}, {"run.yaml"});
+  expect_run_file_refused(run, {}, {"run.yaml"});
   run.write("run.yaml", "");
-  expect_refused(run, {}, {"name"});
+  expect_run_file_refused(run, {}, {"name"});
 }
 
 TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
@@ -69,12 +69,12 @@ TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
   const std::vector<std::string> sets = {"train.optimizer=adamw8bit", "train.recompute=full",
                                          "train.offload=all", "track.tensorboard=true",
                                          "data.format=idx"};
-  expect_refused(run, {"storage=gs://bucket/x"}, {"gs://", "s3://bucket/prefix"});
+  expect_run_file_refused(run, {"storage=gs://bucket/x"}, {"gs://", "s3://bucket/prefix"});
   if (!cuda_kernels())
-    expect_refused(run, {"launch.device=cuda"},
+    expect_run_file_refused(run, {"launch.device=cuda"},
                    {"does not have: set launch.device", "-DWEFT_CUDA=ON"});
   for (const std::string& set : sets) {
-    expect_refused(run, {set},
+    expect_run_file_refused(run, {set},
                    {set.substr(0, set.find('=')), set.substr(set.find('=') + 1), "not have yet"});
   }
 }
@@ -90,50 +90,50 @@ TEST(BadRunFile, DefaultsOfUnbuiltKeysAreFine) {
 
 TEST(BadRunFile, AStarThatYamlParsesAsAnAliasIsExplained) {
   const TinyRun run;
-  expect_refused(run, {"model.freeze=[*]"},
+  expect_run_file_refused(run, {"model.freeze=[*]"},
                  {"text that begins with * needs quotes", "--set 'model.freeze=[\"*\"]'"});
-  expect_refused(run, {"model.freeze=[model.norm.weight, *.bias]"},
+  expect_run_file_refused(run, {"model.freeze=[model.norm.weight, *.bias]"},
                  {"needs quotes", "--set 'model.freeze=[model.norm.weight, \"*.bias\"]'"});
   std::string text = slurp(run.file());
   run.write("run.yaml", text + "track:\n  wandb: *name\n");
-  expect_refused(run, {}, {"run.yaml:", "text that begins with * needs quotes"});
+  expect_run_file_refused(run, {}, {"run.yaml:", "text that begins with * needs quotes"});
 }
 
 TEST(BadRunFile, ContradictionsAreReported) {
   const TinyRun run;
-  expect_refused(run, {"train.epochs=2"}, {"train.steps", "train.epochs"});
-  expect_refused(run, {"train.micro_batch=3"}, {"train.global_batch 8", "micro_batch 3"});
-  expect_refused(run, {"train.grad_accum=3"}, {"train.grad_accum is 3", "is 2:"});
-  expect_refused(run, {"data.source={text}"}, {"data.source", "data.target"});
-  expect_refused(run, {"data.source={text}", "data.target={text}", "data.text={text}"},
+  expect_run_file_refused(run, {"train.epochs=2"}, {"train.steps", "train.epochs"});
+  expect_run_file_refused(run, {"train.micro_batch=3"}, {"train.global_batch 8", "micro_batch 3"});
+  expect_run_file_refused(run, {"train.grad_accum=3"}, {"train.grad_accum is 3", "is 2:"});
+  expect_run_file_refused(run, {"data.source={text}"}, {"data.source", "data.target"});
+  expect_run_file_refused(run, {"data.source={text}", "data.target={text}", "data.text={text}"},
                  {"data.text", "data.source"});
-  expect_refused(run, {"data.eval=[x]", "data.eval_fraction=0.1"}, {"data.eval", "eval_fraction"});
-  expect_refused(run, {"data.layout=pack", "data.mask_padding=false"}, {"mask_padding", "pack"});
-  expect_refused(run, {"name=a/b"}, {"a/b"});
-  expect_refused(run, {"data.eval_fraction=1"}, {"data.eval_fraction"});
+  expect_run_file_refused(run, {"data.eval=[x]", "data.eval_fraction=0.1"}, {"data.eval", "eval_fraction"});
+  expect_run_file_refused(run, {"data.layout=pack", "data.mask_padding=false"}, {"mask_padding", "pack"});
+  expect_run_file_refused(run, {"name=a/b"}, {"a/b"});
+  expect_run_file_refused(run, {"data.eval_fraction=1"}, {"data.eval_fraction"});
 }
 
 TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
   const TinyRun run;
-  expect_refused(run, {"launch.nodes=2", "launch.interface=eth7"},
-                 {"parallel.dp=1 x parallel.tp=1 needs 1 ranks, but launch.nodes is 2"});
-  expect_refused(run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=4"},
+  expect_run_file_refused(run, {"launch.nodes=2", "launch.interface=eth7"},
+                 {"parallel.dp=1 x parallel.tp=1 needs 1 rank, but launch.nodes is 2"});
+  expect_run_file_refused(run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=4"},
                  {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2, 4"});
-  expect_refused(
+  expect_run_file_refused(
       run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=2", "parallel.tp=2"},
       {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2 and"});  // 4 would divide a tp group
-  expect_refused(
+  expect_run_file_refused(
       run, {"launch.nodes=2", "launch.interface=eth7", "launch.ranks_per_node=4", "parallel.dp=4"},
       {"launch.nodes is 2 and launch.ranks_per_node 4"});
-  expect_refused(run, {"launch.nodes=2", "launch.interface=eth7", "parallel.tp=2"},
+  expect_run_file_refused(run, {"launch.nodes=2", "launch.interface=eth7", "parallel.tp=2"},
                  {"parallel.tp=2 does not divide the number of ranks of a node, 1 (launch.nodes=2)",
                   "set tp to 1, or use fewer nodes"});
   for (const char* lo : {"launch.interface=lo", "launch.interface=127.0.0.1"})
-    expect_refused(run, {"launch.nodes=2", "parallel.dp=2", lo},
+    expect_run_file_refused(run, {"launch.nodes=2", "parallel.dp=2", lo},
                    {"which other machines cannot reach, but launch.nodes is 2"});
-  expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
+  expect_run_file_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
                  {"this machine has no interface and no IPv4 address eth7", "available: "});
-  expect_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface="},
+  expect_run_file_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface="},
                  {"launch.interface is empty", "available: "});
   const Ended secret = run_to_end(
       run.words("train", {"parallel.dp=2"}, {"--nodes", "2", "--secret-file", run / "nosuch"}),

@@ -111,6 +111,27 @@ TEST_F(StatusFiles, SignsAgeWithTheFile) {
       << now.note;
 }
 
+// Of ranks that all wait for one: which, and since when.
+TEST_F(StatusFiles, NamesTheRankThatTheOthersWaitFor) {
+  StatusFile file(folder_.path(), std::nullopt);
+  status_.ranks[0].sign.at_ms = monotonic_ms();
+  status_.ranks[0].sign.is_waiting = true;
+  status_.ranks[1].sign.at_ms = monotonic_ms() - 1'000;
+  write(file);
+  EXPECT_EQ(seen().note, "");  // not for long
+  status_.ranks[1].sign.at_ms = monotonic_ms() - 30'000;
+  status_.ranks[1].host = "n2";
+  write(file);
+  const std::string note = seen().note;
+  EXPECT_NE(note.find("the others wait for rank 1 on n2, which has given no sign for 3"),
+            std::string::npos)
+      << note;
+  EXPECT_NE(note.find(" s (update)"), std::string::npos) << note;
+  status_.ranks[0].sign.is_waiting = false;  // busy too
+  write(file);
+  EXPECT_EQ(seen().note, "");
+}
+
 // A number that names no process is none.
 TEST_F(StatusFiles, ARankThatIsReplacedHasNoProcess) {
   StatusFile file(folder_.path(), std::nullopt);
