@@ -13,6 +13,14 @@ function(weft_share_headers target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "${weft_compiled_alone}")
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  weft_compile_together(${target})
+endfunction()
+
+# The tests' programs too, which have a precompiled header of their own (tests/CMakeLists.txt).
+function(weft_compile_together target)
+  if(NOT TARGET weft_common_headers)
+    return()
+  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   # With them g++ 12 forgets that <string> is a system's header, and warns of writes in it that are
   # none; and it takes a .cpp file for a header, whose types must not have members of unnamed namespaces.

@@ -6,6 +6,12 @@
 
 namespace weft {
 
+// Of the one rank of a layout without others.
+inline Ranks* alone() {
+  static Ranks ranks{Layout{}};
+  return &ranks;
+}
+
 inline Engine::StepResult run_step(Engine& engine, const Batch& batch, double lr, int64_t update) {
   engine.start_passes(batch);
   engine.start_update(lr, update);

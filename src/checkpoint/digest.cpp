@@ -37,8 +37,8 @@ std::string digest_list(const std::vector<LogicalTensor>& tensors,
 
 }  // namespace
 
-Digest digest_model(const LogicalModel& model) {
-  Digest digest;
+ModelDigest digest_model(const LogicalModel& model) {
+  ModelDigest digest;
   digest.weights = digest_list(model.weights, digest.lines);
   if (!model.states.empty()) digest.states = digest_list(model.states, digest.lines);
   std::sort(digest.lines.begin(), digest.lines.end());

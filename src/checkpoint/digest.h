@@ -8,10 +8,10 @@
 
 namespace weft {
 
-struct Digest {
+struct ModelDigest {
   std::vector<std::string> lines;  // name [shape] dtype hash, by name
   std::string weights, states;     // hashes of the lines of each; states empty where there are none
 };
-Digest digest_model(const LogicalModel& model);
+ModelDigest digest_model(const LogicalModel& model);
 
 }  // namespace weft

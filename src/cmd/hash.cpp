@@ -16,7 +16,7 @@ RunCommand add_hash(CommandOptions& app) {
     const LocalCopy copy(*path);
     const LogicalModel model = open_logical(copy.path());
     require_all_read(model);
-    const Digest digest = digest_model(model);
+    const ModelDigest digest = digest_model(model);
     for (const std::string& line : digest.lines) fmt::print("{}\n", printable_line(line));
     fmt::print("weights {}\n", digest.weights);
     if (!digest.states.empty()) fmt::print("states {}\n", digest.states);

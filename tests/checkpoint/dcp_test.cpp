@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/logical.h"
 #include "tests/checkpoint/foreign_files.h"
+#include "tests/checkpoint/read_back.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/torch_bytes.h"
 
@@ -14,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::floats;
 using testing::put;
+using testing::read_all;
 using testing::refusal;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
@@ -111,12 +113,6 @@ DcpFolder two_ranks() {
       {"optim", "state", "w", "step"}, {}, {dcp.add(one, {3}, {}, {})}};
   dcp.stored["extra"] = {{"extra"}, {1}, {dcp.add(two, {9}, {0}, {1})}};
   return dcp;
-}
-
-std::vector<float> read_all(const LogicalTensor& t) {
-  std::vector<float> values(static_cast<size_t>(num_elements(t.shape)));
-  t.read(0, num_elements(t.shape), values.data());
-  return values;
 }
 
 TEST(Dcp, ChunksAreJoinedUnderTheModelsNames) {

@@ -6,6 +6,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/logical.h"
 #include "tests/checkpoint/foreign_files.h"
+#include "tests/checkpoint/read_back.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/torch_bytes.h"
 
@@ -13,8 +14,10 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::digest_of;
 using testing::floats;
 using testing::put;
+using testing::read_all;
 using testing::refusal;
 using testing::TemporaryFolder;
 using testing::TorchBytes;
@@ -27,8 +30,6 @@ using testing::pickled::ordered;
 using testing::pickled::size;
 using testing::pickled::text;
 using testing::pickled::tuple;
-
-Digest digest_of(const fs::path& path) { return digest_model(open_logical(path.string())); }
 
 // Seven elements in two tensors, on two ranks: values 0 to 6, states 100 and 200 more.
 constexpr int kStep = 12;
@@ -109,12 +110,6 @@ struct ZeroFolder {
 const ZeroFolder kZero2{2, {counted(0, 4), counted(4, 3)}, true, 1};
 // Every tensor in equal parts: a 0 1 | 2 3, b 4 5 | 6 and one element of padding.
 const ZeroFolder kZero3{3, {{0, 1, 4, 5}, {2, 3, 6, -9}}, true, 0};
-
-std::vector<float> read_all(const LogicalTensor& t) {
-  std::vector<float> values(static_cast<size_t>(num_elements(t.shape)));
-  t.read(0, num_elements(t.shape), values.data());
-  return values;
-}
 
 TEST(DeepSpeed, PartitionsAreJoined) {
   for (const ZeroFolder& zero : {kZero2, kZero3}) {

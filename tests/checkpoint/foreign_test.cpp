@@ -7,6 +7,7 @@
 #include "checkpoint/logical.h"
 #include "tests/checkpoint/foreign_files.h"
 #include "tests/checkpoint/model_fixture.h"
+#include "tests/checkpoint/read_back.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/io/torch_bytes.h"
 
@@ -14,6 +15,7 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::digest_of;
 using testing::error_of;
 using testing::floats;
 using testing::kModelConfig;
@@ -25,8 +27,6 @@ using testing::TemporaryFolder;
 using testing::TorchBytes;
 using testing::pickled::dict;
 using testing::pickled::ordered;
-
-Digest digest_of(const fs::path& path) { return digest_model(open_logical(path.string())); }
 
 // pytorch_model.bin with the tied head as a second view of the embedding's storage.
 void store_torch_folder(const fs::path& folder, bool with_config = true) {

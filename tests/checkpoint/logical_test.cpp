@@ -15,18 +15,18 @@
 #include "checkpoint/export.h"
 #include "io/hf_folder.h"
 #include "tests/checkpoint/model_fixture.h"
+#include "tests/checkpoint/read_back.h"
 #include "tests/io/temporary_folder.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::digest_of;
 using testing::error_of;
 using testing::store_checkpoint;
 using testing::store_folder;
 using testing::TemporaryFolder;
-
-Digest digest_of(const fs::path& path) { return digest_model(open_logical(path.string())); }
 
 TEST(Logical, OneDigestForEveryStorage) {
   TemporaryFolder folder;
@@ -37,7 +37,7 @@ TEST(Logical, OneDigestForEveryStorage) {
   store_checkpoint(folder / "columns", 2, 2, 1);
   store_checkpoint(folder / "masters", 3, 2, 1, true);
   store_checkpoint(folder / "run/checkpoints/step-00000012", 2, 1, 0);
-  const Digest base = digest_of(folder / "one");
+  const ModelDigest base = digest_of(folder / "one");
   ASSERT_EQ(base.lines.size(), 12u);
   EXPECT_TRUE(base.lines[0].starts_with("model.embed_tokens.weight [11,6] fp32 "));
   for (const char* other : {"rows", "columns", "masters", "run"}) {

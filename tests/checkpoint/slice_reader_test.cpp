@@ -32,9 +32,9 @@ const Shape kShape = {1000, 1700};  // 6.8 MB: 26 blocks
 constexpr int64_t kBytes = int64_t{1000} * 1700 * 4, kBlock = kCheckedBlock;
 
 // The tensor w, of `num_ranks` flat ranges.
-class Stored {
+class StoredByRanks {
  public:
-  explicit Stored(int num_ranks) : values_(numbered(kShape)) {
+  explicit StoredByRanks(int num_ranks) : values_(numbered(kShape)) {
     const Slice whole = whole_tensor("w", kShape, Dtype::kF32, values_.data());
     prepare_checkpoint(folder());
     for (int rank = 0; rank < num_ranks; ++rank) {
@@ -115,7 +115,7 @@ int64_t read_by_the_kernel() {
 }
 
 TEST(SliceReader, OtherLayoutsReadTheStateAboutOnce) {
-  const Stored four(4), one(1);
+  const StoredByRanks four(4), one(1);
   const int64_t before = read_by_the_kernel();
   // 4 ranges -> 2 boxes of rows: the ends of boxes are within blocks.
   const int64_t rows = four.read(slices_of(0, 2, 1));
@@ -137,7 +137,7 @@ TEST(SliceReader, OtherLayoutsReadTheStateAboutOnce) {
 }
 
 TEST(SliceReader, PiecesCoverOnceAndAreSmall) {
-  const Stored one(1);
+  const StoredByRanks one(1);
   const CheckpointReader reader(one.folder());
   const auto pieces = reader.pieces_of(whole_tensor("w", kShape, Dtype::kF32, nullptr));
   size_t at = 0;
@@ -152,7 +152,7 @@ TEST(SliceReader, PiecesCoverOnceAndAreSmall) {
 
 // Damage is found by whoever reads the block, and is named to the byte.
 TEST(SliceReader, ADamagedBlockConcernsOnlyItsReaders) {
-  const Stored one(1);
+  const StoredByRanks one(1);
   const CheckpointReader reader(one.folder());
   const StoredSlice& slice = reader.tensors().at("w").slices.at(0);
   const fs::path file = one.folder() / "rank-00000.safetensors";
@@ -176,7 +176,7 @@ TEST(SliceReader, ADamagedBlockConcernsOnlyItsReaders) {
 }
 
 TEST(SliceReader, WithoutBlocksASliceIsCheckedWholeAndOnce) {
-  const Stored one(1);
+  const StoredByRanks one(1);
   one.drop_blocks();
   EXPECT_TRUE(CheckpointReader(one.folder()).tensors().at("w").slices.at(0).blocks.empty());
   EXPECT_GE(one.read(slices_of(0, 1, 4)), 4 * kBytes);  // four readers
@@ -197,7 +197,7 @@ TEST(SliceReader, WithoutBlocksASliceIsCheckedWholeAndOnce) {
 
 TEST(SliceReader, WrongListsOfBlocksAreDamage) {
   for (const char* change : {"short", "digit"}) {
-    const Stored one(1);
+    const StoredByRanks one(1);
     const fs::path file = one.folder() / "index.json";
     std::string text = read_file(file);
     const size_t at = text.find("\"blocks\": \"") + 11;

@@ -17,12 +17,12 @@ namespace fs = std::filesystem;
 using testing::store_checkpoint;
 using testing::TemporaryFolder;
 
-struct Outcome {
+struct Printed {
   int exit_code;
   std::string text;  // standard output and error
 };
 
-Outcome weft(const std::string& words, const std::string& after = "2>&1") {
+Printed weft(const std::string& words, const std::string& after = "2>&1") {
   const std::string command = std::string("'") + WEFT_PROGRAM + "' " + words + " " + after;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) return {-1, "popen failed"};
@@ -35,7 +35,7 @@ Outcome weft(const std::string& words, const std::string& after = "2>&1") {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
 }
 
-bool has(const Outcome& o, const std::string& part) {
+bool has(const Printed& o, const std::string& part) {
   return o.text.find(part) != std::string::npos;
 }
 
@@ -45,14 +45,14 @@ std::string last_line(std::string text) {
 }
 
 TEST(Program, HelpAndVersion) {
-  const Outcome help = weft("--help");
+  const Printed help = weft("--help");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* name : {"train", "verify", "plan", "eval", "generate", "export", "inspect",
                            "hash", "diff", "tokenize", "status", "agent", "dashboard", "doctor"}) {
     EXPECT_TRUE(has(help, fmt::format("\n  {} ", name))) << name;
   }
   EXPECT_EQ(weft("").exit_code, 2);
-  const Outcome version = weft("--version");
+  const Printed version = weft("--version");
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_TRUE(has(version, "weft ") && has(version, "commit ") && has(version, "compiler ") &&
               has(version, "back ends "));
@@ -60,7 +60,7 @@ TEST(Program, HelpAndVersion) {
 }
 
 TEST(Program, WrongArgumentsExitTwoWithAHint) {
-  Outcome o = weft("hsah x");
+  Printed o = weft("hsah x");
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_TRUE(has(o, "error: unknown command 'hsah'\n  hint: did you mean 'hash'?")) << o.text;
   o = weft("inspect x --jsno");
@@ -78,11 +78,11 @@ TEST(Program, HashDiffExport) {
   store_checkpoint(folder / "a", 2, 2, 1, true);
   store_checkpoint(folder / "b", 1, 1, 0);
   store_checkpoint(folder / "c", 1, 2, 0, false, true, 0.5f);
-  const Outcome a = weft("hash " + at + "/a"), b = weft("hash " + at + "/b");
+  const Printed a = weft("hash " + at + "/a"), b = weft("hash " + at + "/b");
   EXPECT_EQ(a.exit_code, 0);
   EXPECT_EQ(a.text, b.text);
   EXPECT_EQ(last_line(a.text).substr(0, 7), "states ");
-  Outcome o = weft("diff " + at + "/a " + at + "/b");
+  Printed o = weft("diff " + at + "/a " + at + "/b");
   EXPECT_EQ(o.exit_code, 0);
   EXPECT_TRUE(has(o, "identical")) << o.text;
   o = weft("diff " + at + "/a " + at + "/c");
@@ -103,14 +103,14 @@ TEST(Program, ExportForTrainingPrograms) {
   const std::string at = folder.path().string(), to_x = "export " + at + "/a " + at + "/x ";
   store_checkpoint(folder / "a", 2, 2, 1, true);
   EXPECT_TRUE(has(weft(to_x + "--format onnx"), "--format onnx, wanted hf, dcp or deepspeed"));
-  Outcome o = weft(to_x + "--format deepspeed --dtype bf16");
+  Printed o = weft(to_x + "--format deepspeed --dtype bf16");
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_TRUE(has(o, "--dtype bf16 with --format deepspeed")) << o.text;
   o = weft(to_x + "--format deepspeed --max-shard-size 1GB");
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_TRUE(has(o, "--max-shard-size with --format deepspeed")) << o.text;
   EXPECT_FALSE(fs::exists(folder / "x"));
-  const Outcome stored = weft("hash " + at + "/a");
+  const Printed stored = weft("hash " + at + "/a");
   for (const char* format : {"dcp", "deepspeed"}) {
     o = weft(fmt::format("export {0}/a {0}/{1} --format {1}", at, format));
     EXPECT_EQ(o.exit_code, 0) << o.text;
@@ -126,7 +126,7 @@ TEST(Program, DiffOfStatesThatOneLacks) {
   store_checkpoint(folder / "a", 1, 1, 0);
   store_checkpoint(folder / "bare", 1, 1, 0, false, false);
   testing::store_folder(folder / "hf");
-  Outcome o = weft("diff " + at + "/a " + at + "/bare");
+  Printed o = weft("diff " + at + "/a " + at + "/bare");
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_TRUE(has(o, "states only in A\n") && !has(o, "identical")) << o.text;
   o = weft("diff " + at + "/bare " + at + "/a");
@@ -144,7 +144,7 @@ TEST(Program, InspectReportsTheKind) {
   TemporaryFolder folder;
   const std::string at = folder.path().string();
   store_checkpoint(folder / "a", 2, 2, 1, true);
-  const Outcome o = weft("inspect --json " + at + "/a");
+  const Printed o = weft("inspect --json " + at + "/a");
   ASSERT_EQ(o.exit_code, 0) << o.text;
   const Json found = parse_json(o.text, "inspect");
   EXPECT_EQ(found.at("kind").as_string(), "checkpoint");
@@ -158,7 +158,7 @@ TEST(Program, InspectReportsTheKind) {
   EXPECT_EQ(rows.at("rows").as_int(), 2);
   EXPECT_EQ(rows.at("columns").as_array()[1].as_string(), "n");
   std::ofstream(folder / "bad.safetensors") << "short";
-  const Outcome bad = weft("inspect " + at + "/bad.safetensors");
+  const Printed bad = weft("inspect " + at + "/bad.safetensors");
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_TRUE(has(bad, "truncated")) << bad.text;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tests/comm/ranks.h"
+#include "tests/expect_part.h"
 
 namespace weft::testing {
 namespace {
@@ -20,10 +21,6 @@ class Failure : public ::testing::TestWithParam<BackEnd> {
  protected:
   RanksOptions options(int num_ranks) const { return small_chunks(GetParam(), num_ranks); }
 };
-
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
-}
 
 void sleep_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 

@@ -14,13 +14,13 @@ namespace {
 
 using testing::error_of;
 
-struct Case {
+struct ElasticCase {
   int64_t nodes, ranks_per_node, tp, global_batch, micro_batch;
   const char* mode;
   std::string layouts;  // "nodes:dp", the largest first
 };
 
-RunConfig config_of(const Case& k) {
+RunConfig config_of(const ElasticCase& k) {
   RunConfig c;
   c.launch.elastic = true;
   c.launch.nodes = k.nodes;
@@ -40,7 +40,7 @@ std::string layouts_of(const RunConfig& c) {
 }
 
 TEST(Elastic, LayoutsAreThoseThatTheRunFileWouldBeAcceptedWith) {
-  const std::vector<Case> cases = {
+  const std::vector<ElasticCase> cases = {
       {4, 1, 1, 12, 1, "exact", "4:4 3:3 2:2 1:1"},
       {4, 1, 1, 8, 2, "exact", "4:4 2:2 1:1"},
       {4, 1, 1, 12, 1, "fast", "4:4 3:3 2:2 1:1"},
@@ -54,7 +54,7 @@ TEST(Elastic, LayoutsAreThoseThatTheRunFileWouldBeAcceptedWith) {
       {4, 4, 2, 24, 1, "fast", "4:8 3:6 2:4 1:2"},
       {8, 1, 1, 8, 1, "fast", "8:8 4:4 2:2 1:1"},
   };
-  for (const Case& k : cases)
+  for (const ElasticCase& k : cases)
     EXPECT_EQ(layouts_of(config_of(k)), k.layouts)
         << k.nodes << " x " << k.ranks_per_node << ", tp " << k.tp << ", batch " << k.global_batch;
 }

@@ -15,8 +15,6 @@
 namespace weft {
 namespace {
 
-constexpr int32_t kEos = 256;
-
 DataConfig text_config(int64_t seq_length) {
   DataConfig config;
   config.seq_length = seq_length;

@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class CacheStore : public testing::Test {
+class CacheStore : public ::testing::Test {
  protected:
   CacheStore() : tokenizer_(make_bytes_tokenizer()) { config_.seq_length = 32; }
 
@@ -125,9 +125,9 @@ TEST_F(CacheStore, OneThatGrowsEvictsOthers) {
   make("a.txt");
   const int64_t one = list_caches(root())[0].bytes;
   const auto warnings = [&](const std::string& name, int64_t max_bytes) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     make(name, max_bytes);
-    const std::string text = testing::internal::GetCapturedStderr();
+    const std::string text = ::testing::internal::GetCapturedStderr();
     int count = 0;
     for (size_t at = 0; (at = text.find("over the limit of", at)) != std::string::npos; ++at)
       ++count;

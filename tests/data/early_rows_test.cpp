@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kRows = 1000;
+constexpr int64_t kEarlyRows = 1000;
 
 DataConfig small_config() {
   DataConfig config;
@@ -26,7 +26,7 @@ DataConfig small_config() {
 std::vector<int64_t> some_rows(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<int64_t> rows;
-  for (int64_t i = 0; i < kRows; ++i) rows.push_back(i);
+  for (int64_t i = 0; i < kEarlyRows; ++i) rows.push_back(i);
   std::shuffle(rows.begin(), rows.end(), random);
   rows.resize(count);
   return rows;
@@ -41,7 +41,7 @@ TEST(EarlyRows, MatchTheMakerForEverySource) {
     const std::vector<int64_t> wanted = some_rows(90, 3);
     EarlyRows early(*rows, maker, wanted);
     EXPECT_GE(early.num_unpacked(), 90) << name;
-    EXPECT_LE(early.num_unpacked(), kRows) << name;
+    EXPECT_LE(early.num_unpacked(), kEarlyRows) << name;
     early.work();
     CachedRow got;
     Row row;
@@ -58,7 +58,7 @@ TEST(EarlyRows, MatchTheMakerForEverySource) {
       }
     }
     // Another row: the reader has passed these.
-    const std::vector<int64_t> all = some_rows(kRows, 3);
+    const std::vector<int64_t> all = some_rows(kEarlyRows, 3);
     EXPECT_FALSE(early.read(all.back(), got)) << name;
     EXPECT_TRUE(early.is_passed()) << name;
     EXPECT_FALSE(early.read(wanted[0], got)) << name;
@@ -67,7 +67,7 @@ TEST(EarlyRows, MatchTheMakerForEverySource) {
 
 TEST(EarlyRows, LinesAreReachedWithoutThoseBefore) {
   std::string text;
-  for (int64_t i = 0; i < kRows; ++i) text += "row " + std::to_string(i) + "\n";
+  for (int64_t i = 0; i < kEarlyRows; ++i) text += "row " + std::to_string(i) + "\n";
   const auto rows = rows_in_memory(text, RowFormat::kText, "t");
   const auto tokenizer = make_bytes_tokenizer();
   const DataConfig config = small_config();

@@ -1,9 +1,10 @@
-// tests/data/helpers.h: a temporary folder, and errors with the text they must contain.
+// tests/data/helpers.h: a temporary folder, errors with the text they must contain, and a token.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -12,6 +13,8 @@
 #include "base/error.h"
 
 namespace weft {
+
+inline constexpr int32_t kEos = 256;  // of make_bytes_tokenizer
 
 class TempFolder {
  public:

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr int32_t kEos = 256, kStart = 0;
+constexpr int32_t kStart = 0;
 
 StreamOptions pair_options(int64_t global_batch) {
   StreamOptions options;

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kRows = 1000;
+constexpr int64_t kFileRows = 1000;
 const std::string kFolder = "tests/data/data/";
 
 std::unique_ptr<RowSource> open(const std::string& name, const std::vector<std::string>& columns) {
@@ -40,10 +40,10 @@ const char* const kFiles[] = {"rows.parquet", "rows.arrow", "stream.arrow", "row
 TEST(Sources, EveryRowInOrder) {
   for (const char* name : kFiles) {
     const auto rows = open(name, {"text", "id"});
-    ASSERT_EQ(rows->size(), kRows) << name;
+    ASSERT_EQ(rows->size(), kFileRows) << name;
     const auto scan = rows->scan(0);
     Row row;
-    for (int64_t i = 0; i < kRows; ++i) {
+    for (int64_t i = 0; i < kFileRows; ++i) {
       ASSERT_TRUE(scan->next(row)) << name;
       expect_row(row, i, name);
     }
@@ -63,11 +63,11 @@ TEST(Sources, ScansBeginAnywhereAndRowsAreReadAlone) {
       ASSERT_TRUE(scan->next(row));
       expect_row(row, first, name);
       ASSERT_GT(rows->extent_end(first), first) << name;
-      ASSERT_LE(rows->extent_end(first), kRows) << name;
-      rows->read(kRows - 1 - first, row);
-      expect_row(row, kRows - 1 - first, name);
+      ASSERT_LE(rows->extent_end(first), kFileRows) << name;
+      rows->read(kFileRows - 1 - first, row);
+      expect_row(row, kFileRows - 1 - first, name);
     }
-    EXPECT_FALSE(rows->scan(kRows)->next(row)) << name;
+    EXPECT_FALSE(rows->scan(kFileRows)->next(row)) << name;
   }
 }
 
@@ -117,7 +117,7 @@ TEST(Sources, SeveralThreadsScanOneSource) {
   for (size_t t = 0; t < good.size(); ++t) {
     threads.emplace_back([&, t] {
       Row row;
-      for (int64_t i = static_cast<int64_t>(t); i < kRows; i += 50) {
+      for (int64_t i = static_cast<int64_t>(t); i < kFileRows; i += 50) {
         rows->scan(i)->next(row);
         good[t] += row.find("id")->text == std::to_string(i);
         rows->read(i, row);
@@ -132,12 +132,12 @@ TEST(Sources, SeveralThreadsScanOneSource) {
 TEST(Sources, SeveralKindsAreOneDataSet) {
   const auto rows = open_rows({kFolder + "rows.parquet", kFolder + "rows.jsonl.gz"}, "auto",
                               "data.train", {"text", "id"});
-  ASSERT_EQ(rows->size(), 2 * kRows);
+  ASSERT_EQ(rows->size(), 2 * kFileRows);
   const auto scan = rows->scan(990);
   Row row;
   for (int64_t i = 990; i < 1010; ++i) {
     ASSERT_TRUE(scan->next(row));
-    expect_row(row, i % kRows, "both");
+    expect_row(row, i % kFileRows, "both");
   }
   EXPECT_EQ(rows->extent_end(950), 1000);
   EXPECT_EQ(rows->extent_end(1000), 2000);
@@ -197,7 +197,7 @@ TEST(Sources, SavedDataSetIsItsArrowFiles) {
                R"({"_data_files":[{"filename":"data-0.arrow"}],"_indices_files":null})");
   folder.write("data-0.arrow", read_file(kFolder + "stream.arrow"));
   const std::string root = folder.path().string();
-  EXPECT_EQ(open_rows({root}, "auto", "data.train", {"text"})->size(), kRows);
+  EXPECT_EQ(open_rows({root}, "auto", "data.train", {"text"})->size(), kFileRows);
   folder.write("dataset_dict.json", R"({"splits":["test"]})");
   expect_user_error([&] { open_rows({root}, "auto", "data.train"); }, "several splits");
 }

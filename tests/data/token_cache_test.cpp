@@ -33,7 +33,7 @@ extern "C" int posix_fallocate(int fd, off_t offset, off_t size) {
 namespace weft {
 namespace {
 
-constexpr int64_t kRows = 3000;
+constexpr int64_t kCachedRows = 3000;
 
 std::string complaint_of(const std::function<void()>& fn) {
   try {
@@ -44,11 +44,11 @@ std::string complaint_of(const std::function<void()>& fn) {
   return "";
 }
 
-class CacheTest : public testing::Test {
+class CacheTest : public ::testing::Test {
  protected:
   CacheTest() : tokenizer_(make_bytes_tokenizer()) {
     std::string text;
-    for (int64_t i = 0; i < kRows; ++i)
+    for (int64_t i = 0; i < kCachedRows; ++i)
       text += "row " + std::to_string(i) + (i % 10 == 0 ? "\n\n" : "\n");
     folder_.write("t.txt", text);
     config_.seq_length = 32;
@@ -99,7 +99,7 @@ TEST_F(CacheTest, StoresTheMakersExamples) {
   expect_good(*cache);
   int64_t kept = 0;
   cache->each_kept([&](int64_t, bool is_kept) { kept += is_kept; });
-  EXPECT_EQ(kept, kRows);
+  EXPECT_EQ(kept, kCachedRows);
   EXPECT_EQ(cache->num_made(), rows_->size());
 }
 
@@ -196,7 +196,7 @@ TEST_F(CacheTest, ProcessesShareOneCache) {
       } catch (...) {
         ::_exit(9);
       }
-      ::_exit(kept == kRows ? 0 : 1);
+      ::_exit(kept == kCachedRows ? 0 : 1);
     }
     children.push_back(pid);
   }
@@ -229,7 +229,7 @@ TEST_F(CacheTest, ResumeAndEpochsSeeChangedFiles) {
   folder_.write("t.txt", read_file(folder_.path() / "t.txt") + "one row more\n");
   // Between two epochs.
   const std::string complaint = complaint_of([&] {
-    for (int64_t i = 0; i < kRows; ++i) same.next(batch);
+    for (int64_t i = 0; i < kCachedRows; ++i) same.next(batch);
   });
   EXPECT_NE(complaint.find("t.txt changed"), std::string::npos) << complaint;
   // At resume.

@@ -12,18 +12,14 @@
 namespace weft::testing {
 namespace {
 
-constexpr const char* kFamilies[] = {"bloom", "t5", "t5_v11"};
+constexpr const char* kFamilyNames[] = {"bloom", "t5", "t5_v11"};
 
-const std::vector<Place> kPlaces = {{2, 1, "none"},    {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
-                                    {2, 1, "zero3"},   {1, 2, "none"},     {1, 4, "none", 2},
-                                    {2, 2, "none", 2}, {2, 2, "zero3"}};
+const std::vector<Place> kFamilyPlaces = {{2, 1, "none"},    {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
+                                          {2, 1, "zero3"},   {1, 2, "none"},     {1, 4, "none", 2},
+                                          {2, 2, "none", 2}, {2, 2, "zero3"}};
 
-std::string text_of(const Place& p) {
-  return fmt::format("dp {} tp {} {} micro {}", p.dp, p.tp, p.shard, p.micro);
-}
-
-using Case = std::tuple<const char*, const char*>;  // family, layout
-class Families : public ::testing::TestWithParam<Case> {
+using FamilyCase = std::tuple<const char*, const char*>;  // family, layout
+class Families : public ::testing::TestWithParam<FamilyCase> {
  protected:
   FamilyRun wanted(const char* precision, const char* mode) const {
     return {std::get<0>(GetParam()), std::get<1>(GetParam()), precision, mode};
@@ -34,7 +30,7 @@ TEST_P(Families, ExactModeHasTheSameBitsInEveryLayout) {
   for (const char* precision : {"fp32", "bf16"}) {
     const MeshRun run = make_family_run(wanted(precision, "exact"));
     const MeshResult one = train_at(run, {1, 1, "none"});
-    for (const Place& place : kPlaces) {
+    for (const Place& place : kFamilyPlaces) {
       EXPECT_EQ(join(differences(one, train_at(run, place))), "")
           << precision << " " << text_of(place);
     }
@@ -44,7 +40,7 @@ TEST_P(Families, ExactModeHasTheSameBitsInEveryLayout) {
 TEST_P(Families, FastModeIsCloseInEveryLayout) {
   const MeshRun run = make_family_run(wanted("fp32", "fast"));
   const MeshResult one = train_at(run, {1, 1, "none"});
-  for (const Place& place : kPlaces) {
+  for (const Place& place : kFamilyPlaces) {
     const MeshResult other = train_at(run, place);
     for (size_t s = 0; s < one.losses.size(); ++s) {
       EXPECT_NEAR(other.losses[s] / one.losses[s], 1, 2e-5) << text_of(place) << " step " << s + 1;
@@ -55,7 +51,7 @@ TEST_P(Families, FastModeIsCloseInEveryLayout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Families,
-                         ::testing::Combine(::testing::ValuesIn(kFamilies),
+                         ::testing::Combine(::testing::ValuesIn(kFamilyNames),
                                             ::testing::Values("pad", "pack", "dynamic", "padding")),
                          [](const auto& c) {
                            return fmt::format("{}_{}", std::get<0>(c.param), std::get<1>(c.param));
@@ -63,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Families,
 
 // A dp that owns no groups of rows, and leaves of several pieces.
 TEST(Families, OtherConstantsOfExactModeHaveTheSameBits) {
-  for (const char* family : kFamilies) {
+  for (const char* family : kFamilyNames) {
     MeshRun run = make_family_run({.family = family, .steps = 2});
     run.config.parallel.exact_dp = 2;
     run.config.parallel.exact_tp = 2;
@@ -76,7 +72,7 @@ TEST(Families, OtherConstantsOfExactModeHaveTheSameBits) {
 
 // Many steps of one batch: all parameters move, and the loss falls.
 TEST(Families, Learn) {
-  for (const char* family : kFamilies) {
+  for (const char* family : kFamilyNames) {
     MeshRun run = make_family_run({.family = family, .mode = "fast", .dropout = 0, .steps = 1});
     MeshRun start = run;
     start.lr = 0;

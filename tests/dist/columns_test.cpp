@@ -17,12 +17,13 @@
 namespace weft::testing {
 namespace {
 
-constexpr int64_t kVocab = 101, kWidth = 32, kInner = 48;
 const HeadShape kHeads{4, 4, 8};
 constexpr WeightOrder kOrder = WeightOrder::kInOut;
 
 class ColumnsModel : public Model {
  public:
+  static constexpr int64_t kVocab = 101, kWidth = 32, kInner = 48;
+
   const char* family() const override { return "columns"; }
   int64_t vocab_size() const override { return kVocab; }
   int64_t max_positions() const override { return 64; }
@@ -104,32 +105,33 @@ class ColumnsModel : public Model {
 std::unique_ptr<Model> make_columns(const Json&, const ModelOverrides&) {
   return std::make_unique<ColumnsModel>();
 }
-const Family kFamilies[] = {{"Columns", "columns", make_columns, plain_traits}};
+const Family kColumnsFamilies[] = {{"Columns", "columns", make_columns, plain_traits}};
 
-MeshRun make_run(const char* mode, const char* precision) {
+MeshRun columns_run(const char* mode, const char* precision) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Columns"]})", "config");
-  run.families = kFamilies;
+  run.families = kColumnsFamilies;
   run.config.train.global_batch = 8;
   run.config.train.precision = precision;
   run.config.data.seq_length = 12;
   run.config.parallel.mode = mode;
-  for (uint64_t s = 0; s < 6; ++s) run.batches.push_back(random_batch(8, 12, kVocab, 70 + s % 2));
-  run.eval = random_batch(7, 12, kVocab, 9);
+  for (uint64_t s = 0; s < 6; ++s)
+    run.batches.push_back(random_batch(8, 12, ColumnsModel::kVocab, 70 + s % 2));
+  run.eval = random_batch(7, 12, ColumnsModel::kVocab, 9);
   return run;
 }
 
-const std::vector<Place> kPlaces = {
+const std::vector<Place> kColumnsPlaces = {
     {2, 1, "zero1"}, {1, 2, "none"}, {2, 2, "zero3", 2}, {1, 4, "none"}, {4, 1, "zero2", 2}};
 
 TEST(Columns, ExactModeHasTheSameBitsInEveryLayout) {
   for (const char* precision : {"fp32", "bf16"}) {
-    const MeshRun run = make_run("exact", precision);
+    const MeshRun run = columns_run("exact", precision);
     const MeshResult one = train_at(run, {1, 1, "none"});
     EXPECT_LT(one.losses[5], one.losses[1]) << precision;
     EXPECT_EQ(one.tensors.count(*precision == 'f' ? "c_attn" : "c_attn#master"), 1u);
     EXPECT_EQ(one.tensors.count("q"), 0u);
-    for (const Place& place : kPlaces) {
+    for (const Place& place : kColumnsPlaces) {
       EXPECT_EQ(join(differences(one, train_at(run, place))), "")
           << precision << " dp " << place.dp << " tp " << place.tp << " " << place.shard;
     }
@@ -137,9 +139,9 @@ TEST(Columns, ExactModeHasTheSameBitsInEveryLayout) {
 }
 
 TEST(Columns, FastModeHasTheSameLosses) {
-  const MeshRun run = make_run("fast", "fp32");
+  const MeshRun run = columns_run("fast", "fp32");
   const MeshResult one = train_at(run, {1, 1, "none"});
-  for (const Place& place : kPlaces) {
+  for (const Place& place : kColumnsPlaces) {
     const MeshResult other = train_at(run, place);
     for (size_t s = 0; s < one.losses.size(); ++s)
       EXPECT_NEAR(other.losses[s], one.losses[s], 2e-5) << place.dp << " x " << place.tp;

@@ -1,6 +1,5 @@
 // tests/dist/decoders_test.cpp: every family in several layouts: the same bits in exact mode, the
 // same weights in fast mode, and files with Hugging Face's names.
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,23 +17,22 @@
 namespace weft::testing {
 namespace {
 
-constexpr int64_t kVocab = 260, kPositions = 14;
+constexpr int64_t kTinyVocab = 260, kTinyPositions = 14;
 
-MeshRun make_run(const char* config, const char* mode, const char* precision, bool packed = false) {
+MeshRun decoder_run(const char* config, const char* mode, const char* precision,
+                    bool packed = false) {
   MeshRun run;
   run.model = tiny_decoder(config);
   run.config.train.global_batch = 8;
   run.config.train.precision = precision;
-  run.config.data.seq_length = kPositions;
+  run.config.data.seq_length = kTinyPositions;
   if (packed) run.config.data.layout = "pack";
   run.config.parallel.mode = mode;
   for (uint64_t s = 0; s < 6; ++s)
-    run.batches.push_back(random_batch(8, kPositions, kVocab, 70 + s % 2, packed));
-  run.eval = random_batch(7, kPositions, kVocab, 9, packed);
+    run.batches.push_back(random_batch(8, kTinyPositions, kTinyVocab, 70 + s % 2, packed));
+  run.eval = random_batch(7, kTinyPositions, kTinyVocab, 9, packed);
   return run;
 }
-
-std::string text_of(const Place& p) { return fmt::format("dp {} tp {} {}", p.dp, p.tp, p.shard); }
 
 class Decoders : public ::testing::TestWithParam<TinyDecoder> {};
 
@@ -43,7 +41,7 @@ TEST_P(Decoders, ExactModeHasTheSameBits) {
       {2, 1, "zero1"}, {1, 2, "none"}, {2, 2, "zero3", 2}, {2, 2, "zero2"}};
   for (const char* precision : {"fp32", "bf16"}) {
     for (const bool packed : {false, true}) {
-      const MeshRun run = make_run(GetParam().config, "exact", precision, packed);
+      const MeshRun run = decoder_run(GetParam().config, "exact", precision, packed);
       const MeshResult one = train_at(run, {1, 1, "none"});
       EXPECT_LT(one.losses[5], one.losses[1]) << precision;
       for (const Place& place : places) {
@@ -62,7 +60,7 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
 
 // SGD: a gradient that lacks a rank's addend, or has one twice, moves the weights elsewhere.
 TEST_P(Decoders, FastModeHasTheSameWeights) {
-  MeshRun run = make_run(GetParam().config, "fast", "fp32");
+  MeshRun run = decoder_run(GetParam().config, "fast", "fp32");
   run.config.train.optimizer.name = "sgd";
   run.lr = 0.1;
   const MeshResult one = train_at(run, {1, 1, "none"});
@@ -91,7 +89,7 @@ TEST_P(Decoders, FastModeHasTheSameWeights) {
 // tensors that the family's files have.
 TEST_P(Decoders, FinalHoldsWhatWasTrained) {
   const TemporaryFolder folder;
-  MeshRun run = make_run(GetParam().config, "fast", "fp32");
+  MeshRun run = decoder_run(GetParam().config, "fast", "fp32");
   run.batches.resize(1);
   run.save = folder / "checkpoint";
   const MeshResult trained = train_at(run, {2, 2, "zero3"});
@@ -120,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(All, Decoders, ::testing::ValuesIn(tiny_decoders()),
 // One rank has half of the heads of q, of k and of v; files have c_attn as one tensor.
 TEST(Gpt2Files, CAttnIsOneTensor) {
   const TemporaryFolder folder;
-  MeshRun run = make_run(kTinyGpt2, "exact", "fp32");
+  MeshRun run = decoder_run(kTinyGpt2, "exact", "fp32");
   run.save = folder / "checkpoint";
   const MeshResult at_two = train_at(run, {1, 2, "none"});
   EXPECT_EQ(join(differences(train_at(run, {1, 1, "none"}), at_two)), "");
@@ -164,12 +162,12 @@ TEST(Qwen3Layouts, NormsOfHeadsAreShared) {
 
 // A window that is lost in one layout, or in training, is another model.
 TEST(WindowLayouts, TheWindowMatters) {
-  MeshRun run = make_run(kTinyMistral, "exact", "fp32");
+  MeshRun run = decoder_run(kTinyMistral, "exact", "fp32");
   const MeshResult narrow = train_at(run, {1, 2, "none"});
   run.model.set("sliding_window", Json());
   const MeshResult full = train_at(run, {1, 2, "none"});
   EXPECT_NE(join(differences(narrow, full)), "");
-  run.model.set("sliding_window", kPositions);  // holds all keys: the bits of none
+  run.model.set("sliding_window", kTinyPositions);  // holds all keys: the bits of none
   EXPECT_EQ(join(differences(full, train_at(run, {1, 2, "none"}))), "");
 }
 

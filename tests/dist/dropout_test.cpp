@@ -1,5 +1,4 @@
 // tests/dist/dropout_test.cpp: the dropout mask depends on rows, layers and heads, not on ranks.
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "tests/backends.h"
@@ -19,8 +18,8 @@ Json model(double dropout, int kv_heads = 4) {
   return c;
 }
 
-MeshRun make_run(const char* mode, const char* precision, bool packed = false, int steps = 6,
-                 int64_t positions = 40) {
+MeshRun dropout_run(const char* mode, const char* precision, bool packed = false, int steps = 6,
+                    int64_t positions = 40) {
   MeshRun run;
   run.model = model(0.2);
   run.config.train.global_batch = 8;
@@ -44,14 +43,10 @@ const std::vector<Place>& places() {
   return list;
 }
 
-std::string text_of(const Place& p) {
-  return fmt::format("dp {} tp {} {} micro {}", p.dp, p.tp, p.shard, p.micro);
-}
-
 TEST(Dropout, ExactModeHasTheSameBitsInEveryLayout) {
   for (const char* precision : {"fp32", "bf16"}) {
     for (const bool packed : {false, true}) {
-      const MeshRun run = make_run("exact", precision, packed);
+      const MeshRun run = dropout_run("exact", precision, packed);
       const MeshResult one = train_at(run, {1, 1, "none"});
       for (const Place& place : places()) {
         EXPECT_EQ(join(differences(one, train_at(run, place))), "")
@@ -64,7 +59,7 @@ TEST(Dropout, ExactModeHasTheSameBitsInEveryLayout) {
 // Two groups of rows: dp 4 computes rows 0 to 3 in the first pass, not rows 0, 2, 4, 6.
 TEST(Dropout, ADpThatOwnsNoGroupsHasTheSameBits) {
   for (const bool packed : {false, true}) {
-    MeshRun run = make_run("exact", "fp32", packed, 3);
+    MeshRun run = dropout_run("exact", "fp32", packed, 3);
     run.config.parallel.exact_dp = 2;
     const MeshResult one = train_at(run, {1, 1, "none"});
     for (const Place& place : {Place{2, 1, "none"}, {4, 1, "none"}, {4, 1, "zero1"}}) {
@@ -75,7 +70,7 @@ TEST(Dropout, ADpThatOwnsNoGroupsHasTheSameBits) {
 
 // Heads that share a key/value head whose copies are on several ranks.
 TEST(Dropout, CopiesOfKeyValueHeadsHaveTheSameBits) {
-  MeshRun run = make_run("exact", "fp32", false, 3);
+  MeshRun run = dropout_run("exact", "fp32", false, 3);
   run.model = model(0.3, 2);
   run.config.parallel.exact_tp = 4;
   const MeshResult one = train_at(run, {1, 1, "none"});
@@ -85,7 +80,7 @@ TEST(Dropout, CopiesOfKeyValueHeadsHaveTheSameBits) {
 }
 
 TEST(Dropout, FastModeIsCloseInEveryLayout) {
-  const MeshRun run = make_run("fast", "fp32");
+  const MeshRun run = dropout_run("fast", "fp32");
   const MeshResult one = train_at(run, {1, 1, "none"});
   for (const Place& place : places()) {
     const MeshResult other = train_at(run, place);
@@ -97,7 +92,7 @@ TEST(Dropout, FastModeIsCloseInEveryLayout) {
 
 // Whatever the mask is keyed by changes it, and nothing else does.
 TEST(Dropout, DependsOnSeedEpochAndRow) {
-  const MeshRun run = make_run("exact", "fp32", false, 2);
+  const MeshRun run = dropout_run("exact", "fp32", false, 2);
   const MeshResult base = train_at(run, {1, 1, "none"});
   EXPECT_EQ(join(differences(base, train_at(run, {1, 1, "none"}))), "");
   const auto expect_other = [&](MeshRun changed, const char* what) {
@@ -120,7 +115,7 @@ TEST(Dropout, DependsOnSeedEpochAndRow) {
 
 // Also in a run that trains with it.
 TEST(Dropout, EvaluationHasNone) {
-  MeshRun with = make_run("exact", "fp32", false, 1), without = with;
+  MeshRun with = dropout_run("exact", "fp32", false, 1), without = with;
   without.model = model(0);
   with.lr = without.lr = 0;
   const MeshResult a = train_at(with, {1, 1, "none"}), b = train_at(without, {1, 1, "none"});
@@ -132,7 +127,7 @@ class DropoutGpu : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DropoutGpu, ExactModeHasTheSameBitsAndTrainsAsTheCpuDoes) {
   for (const char* precision : {"fp32", "bf16"}) {
-    MeshRun run = make_run("exact", precision, false, 4, 20);  // eager, captured, replayed
+    MeshRun run = dropout_run("exact", precision, false, 4, 20);  // eager, captured, replayed
     run.backend = GetParam();
     const MeshResult one = train_at(run, {1, 1, "none", 8});
     for (const Place& place : {Place{1, 1, "none", 4}, {2, 2, "zero3", 4}}) {

@@ -58,7 +58,7 @@ Json llama_eight_heads(int kv_heads) {
 Json llama_two_kv_heads() { return llama_eight_heads(2); }
 Json llama_one_kv_head() { return llama_eight_heads(1); }
 
-MeshRun make_run(const Json& model, const char* precision, bool masters, int steps, int rows = 8) {
+MeshRun exact_run(const Json& model, const char* precision, bool masters, int steps, int rows = 8) {
   MeshRun run;
   run.model = model;
   run.config.train.global_batch = rows;
@@ -73,7 +73,7 @@ MeshRun make_run(const Json& model, const char* precision, bool masters, int ste
   return run;
 }
 
-struct Case {
+struct ExactCase {
   const char* name;
   Json (*model)();
   int most_tp;
@@ -82,11 +82,11 @@ struct Case {
   int exact_tp = 0;
 };
 
-class Exact : public ::testing::TestWithParam<Case> {};
+class Exact : public ::testing::TestWithParam<ExactCase> {};
 
 TEST_P(Exact, SameBitsInEveryLayout) {
-  const Case& c = GetParam();
-  MeshRun run = make_run(c.model(), c.precision, c.masters, 30);
+  const ExactCase& c = GetParam();
+  MeshRun run = exact_run(c.model(), c.precision, c.masters, 30);
   run.config.parallel.exact_tp = c.exact_tp;
   const MeshResult one = train_at(run, {1, 1, "none"});
   ASSERT_EQ(one.losses.size(), 30u);
@@ -100,19 +100,19 @@ TEST_P(Exact, SameBitsInEveryLayout) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Exact,
-    ::testing::Values(Case{"qwen2_fp32", qwen2, 4, "fp32", true},
-                      Case{"qwen2_bf16", qwen2, 4, "bf16", true},
-                      Case{"llama_fp32", llama, 2, "fp32", true},
-                      Case{"llama_bf16_pure", llama, 2, "bf16", false},
-                      Case{"qwen2_copies_fp32", qwen2_two_kv_heads, 4, "fp32", true, 4},
-                      Case{"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4, "bf16", false, 4},
-                      Case{"llama_copies_fp32", llama_two_kv_heads, 4, "fp32", true, 4},
-                      Case{"llama_one_kv_head_bf16", llama_one_kv_head, 4, "bf16", true, 8}),
+    ::testing::Values(ExactCase{"qwen2_fp32", qwen2, 4, "fp32", true},
+                      ExactCase{"qwen2_bf16", qwen2, 4, "bf16", true},
+                      ExactCase{"llama_fp32", llama, 2, "fp32", true},
+                      ExactCase{"llama_bf16_pure", llama, 2, "bf16", false},
+                      ExactCase{"qwen2_copies_fp32", qwen2_two_kv_heads, 4, "fp32", true, 4},
+                      ExactCase{"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4, "bf16", false, 4},
+                      ExactCase{"llama_copies_fp32", llama_two_kv_heads, 4, "fp32", true, 4},
+                      ExactCase{"llama_one_kv_head_bf16", llama_one_kv_head, 4, "bf16", true, 8}),
     [](const auto& c) { return std::string(c.param.name); });
 
 // The copies' addends are the gradient: nothing is counted twice or omitted.
 TEST(Exact, CopiesOnlyChangeRounding) {
-  MeshRun run = make_run(llama_one_kv_head(), "fp32", true, 10);
+  MeshRun run = exact_run(llama_one_kv_head(), "fp32", true, 10);
   const MeshResult none = train_at(run, {1, 1, "none"});
   for (const int exact_tp : {2, 4, 8}) {
     run.config.parallel.exact_tp = exact_tp;
@@ -126,7 +126,7 @@ TEST(Exact, CopiesOnlyChangeRounding) {
 
 // Parts of q, k and v that need no gradient, biases that need one.
 TEST(Exact, CopiesOfFrozenParts) {
-  MeshRun run = make_run(qwen2_two_kv_heads(), "fp32", true, 4);
+  MeshRun run = exact_run(qwen2_two_kv_heads(), "fp32", true, 4);
   run.config.parallel.exact_tp = 4;
   for (const char* frozen : {"*k_proj*", "*[qv]_proj.weight", "*v_proj.bias", "*layers.0.*"}) {
     run.config.model.freeze = {frozen};
@@ -140,7 +140,7 @@ TEST(Exact, CopiesOfFrozenParts) {
 
 // The promise would be empty if fast mode kept it too, or if nothing could break it.
 TEST(ExactControl, FastModeDiffers) {
-  MeshRun run = make_run(qwen2(), "fp32", true, 5);
+  MeshRun run = exact_run(qwen2(), "fp32", true, 5);
   run.config.parallel.mode = "fast";
   const MeshResult one = train_at(run, {1, 1, "none"});
   EXPECT_NE(join(differences(one, train_at(run, {1, 2, "none"}))), "");
@@ -148,7 +148,7 @@ TEST(ExactControl, FastModeDiffers) {
 }
 
 TEST(ExactControl, OtherConstantsHaveOtherBits) {
-  MeshRun run = make_run(qwen2(), "fp32", true, 3);
+  MeshRun run = exact_run(qwen2(), "fp32", true, 3);
   const MeshResult eight = train_at(run, {1, 1, "none"});
   run.config.parallel.exact_dp = 2;
   EXPECT_NE(join(differences(eight, train_at(run, {1, 1, "none"}))), "");
@@ -164,7 +164,7 @@ TEST(ExactControl, OtherConstantsHaveOtherBits) {
 
 // The accumulators of groups with several leaves: exact_dp 2 of 8 leaves, and leaves of two rows.
 TEST(Exact, GroupsOfSeveralLeaves) {
-  MeshRun run = make_run(llama(), "fp32", true, 4);
+  MeshRun run = exact_run(llama(), "fp32", true, 4);
   run.config.parallel.exact_dp = 2;
   const MeshResult one = train_at(run, {1, 1, "none"});
   for (const char* shard : {"none", "zero1", "zero2", "zero3"}) {
@@ -179,7 +179,7 @@ TEST(Exact, GroupsOfSeveralLeaves) {
 // ------------------------------------------------------------------ every dp that divides the rows
 // Twelve rows are four groups of three, thirty are two of fifteen: none of these dp but 2 owns
 // whole groups, and leaves go to the owners of shards pass after pass.
-class ExactDp : public ::testing::TestWithParam<Case> {};
+class ExactDp : public ::testing::TestWithParam<ExactCase> {};
 
 void expect_same(const MeshRun& run, const MeshResult& one, const std::vector<Place>& places) {
   for (const Place& place : places) {
@@ -190,8 +190,8 @@ void expect_same(const MeshRun& run, const MeshResult& one, const std::vector<Pl
 }
 
 TEST_P(ExactDp, SameBitsWhereItOwnsNoGroups) {
-  const Case& c = GetParam();
-  MeshRun run = make_run(c.model(), c.precision, c.masters, 6, 12);
+  const ExactCase& c = GetParam();
+  MeshRun run = exact_run(c.model(), c.precision, c.masters, 6, 12);
   run.config.parallel.exact_tp = c.exact_tp;
   const MeshResult one = train_at(run, {1, 1, "none"});
   expect_same(run, one,
@@ -209,22 +209,22 @@ TEST_P(ExactDp, SameBitsWhereItOwnsNoGroups) {
                {3, 2, "none"},
                {3, 2, "zero1", 2},
                {3, 2, "zero3"}});
-  MeshRun thirty = make_run(c.model(), c.precision, c.masters, 3, 30);
+  MeshRun thirty = exact_run(c.model(), c.precision, c.masters, 3, 30);
   thirty.config.parallel.exact_tp = c.exact_tp;
   expect_same(thirty, train_at(thirty, {1, 1, "none"}),
               {{2, 1, "none"}, {3, 1, "zero1"}, {5, 1, "none"}, {5, 1, "zero2"}, {6, 1, "zero3"}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExactDp,
-                         ::testing::Values(Case{"qwen2_fp32", qwen2, 4, "fp32", true},
-                                           Case{"llama_bf16", llama, 2, "bf16", true},
-                                           Case{"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4,
-                                                "bf16", false, 4}),
+                         ::testing::Values(ExactCase{"qwen2_fp32", qwen2, 4, "fp32", true},
+                                           ExactCase{"llama_bf16", llama, 2, "bf16", true},
+                                           ExactCase{"qwen2_copies_bf16_pure", qwen2_two_kv_heads,
+                                                     4, "bf16", false, 4}),
                          [](const auto& c) { return std::string(c.param.name); });
 
 // One group, a dp above the groups that is a power of two itself, leaves of two rows, one pass.
 TEST(ExactDp, OtherConstants) {
-  MeshRun run = make_run(llama(), "fp32", true, 3, 12);
+  MeshRun run = exact_run(llama(), "fp32", true, 3, 12);
   run.config.parallel.exact_dp = 1;
   const MeshResult chain = train_at(run, {1, 1, "none"});
   expect_same(run, chain, {{2, 1, "none"}, {4, 1, "zero1"}, {3, 1, "zero2"}, {4, 2, "zero3"}});
@@ -237,7 +237,7 @@ TEST(ExactDp, OtherConstants) {
 
 // A tied embedding, dropout off, parameters without a gradient.
 TEST(ExactDp, FrozenParts) {
-  MeshRun run = make_run(qwen2(), "fp32", true, 3, 12);
+  MeshRun run = exact_run(qwen2(), "fp32", true, 3, 12);
   for (const char* frozen : {"*embed*", "*layers.0.*", "*v_proj.bias"}) {
     run.config.model.freeze = {frozen};
     expect_same(run, train_at(run, {1, 1, "none"}),
@@ -247,7 +247,7 @@ TEST(ExactDp, FrozenParts) {
 
 // Leaves of a group in another order are other sums, on every dp the same ones.
 TEST(ExactDpControl, TwoSwappedLeavesAreDetected) {
-  const MeshRun run = make_run(llama(), "fp32", true, 1, 12);
+  const MeshRun run = exact_run(llama(), "fp32", true, 1, 12);
   MeshRun swapped = run;
   swap_rows(&swapped.batches[0], 1, 2);
   const MeshResult one = train_at(run, {1, 1, "none"});
@@ -262,7 +262,7 @@ TEST(ExactDpControl, TwoSwappedLeavesAreDetected) {
 }
 
 TEST(ExactDp, ThatDoesNotDivideTheLeavesIsRefused) {
-  MeshRun run = make_run(llama(), "fp32", true, 1, 12);
+  MeshRun run = exact_run(llama(), "fp32", true, 1, 12);
   const auto refused = [&](int dp) {
     try {
       train_at(run, {dp, 1, "none"});
@@ -283,7 +283,7 @@ TEST(Exact, OverTcpAsInSharedMemory) {
     EXPECT_THROW(make_gloo_comm({}), UserError);
     return;
   }
-  MeshRun run = make_run(qwen2(), "bf16", true, 4, 12);
+  MeshRun run = exact_run(qwen2(), "bf16", true, 4, 12);
   for (const Place& place : {Place{2, 2, "none"}, {2, 2, "zero3"}, {3, 1, "none"}}) {
     const MeshResult shared = train_at(run, place);
     const StoreServer store;
@@ -301,7 +301,7 @@ TEST(Exact, OverTcpAsInSharedMemory) {
 }
 
 TEST(Exact, NoRankComputesWhatItDoesNotOwn) {
-  MeshRun run = make_run(qwen2_two_kv_heads(), "fp32", true, 1);
+  MeshRun run = exact_run(qwen2_two_kv_heads(), "fp32", true, 1);
   run.config.parallel.exact_tp = 4;
   for (const char* model : {"two key/value heads", "four"}) {
     const MeshResult one = train_at(run, {1, 1, "none"}), four = train_at(run, {1, 4, "none"});

@@ -9,19 +9,7 @@
 namespace weft::testing {
 namespace {
 
-constexpr int64_t kVocab = 203;
-
-// Every position but the last is a label, and one row of the target is only padding.
-void learn_padding(Batch* b) {
-  b->values(names::kLengths)[1] = 0;
-  b->target_tokens = 0;
-  const auto ids = b->values(names::kIds), targets = b->values(names::kTargets);
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const bool is_last = (i + 1) % static_cast<size_t>(b->padded.target) == 0;
-    targets[i] = is_last ? -1 : ids[i + 1];
-    b->target_tokens += !is_last;
-  }
-}
+constexpr int64_t kFamilyVocab = 203;
 
 int64_t num_segments(const Batch& b, int64_t row) {
   const int64_t T = b.padded.target;
@@ -53,7 +41,7 @@ Json family_config(const std::string& family, double dropout) {
   return c;
 }
 
-Batch random_pairs(int64_t rows, Lengths lengths, int64_t vocab, uint64_t seed, bool packed) {
+Batch random_pairs(int64_t rows, weft::Lengths lengths, int64_t vocab, uint64_t seed, bool packed) {
   Batch b = random_batch(rows, lengths.target, vocab, seed, packed);
   std::mt19937_64 random(seed + 1000);
   const auto below = [&](int64_t n) {
@@ -95,20 +83,20 @@ MeshRun make_family_run(const FamilyRun& wanted) {
   run.config.train.clip_norm = 0.5;
   run.config.data.layout = learns_padding ? "pad" : layout;
   run.config.data.mask_padding = !learns_padding;
-  const Lengths longest = wanted.longest;
+  const weft::Lengths longest = wanted.longest;
   run.config.data.seq_length = reads_source ? longest.source : longest.target;
   run.config.data.target_length = longest.target;
   run.config.parallel.mode = wanted.mode;
-  const auto make = [&](int64_t rows, Lengths lengths, uint64_t seed) {
-    Batch b = reads_source ? random_pairs(rows, lengths, kVocab, seed, packs)
-                           : random_batch(rows, lengths.target, kVocab, seed, packs);
+  const auto make = [&](int64_t rows, weft::Lengths lengths, uint64_t seed) {
+    Batch b = reads_source ? random_pairs(rows, lengths, kFamilyVocab, seed, packs)
+                           : random_batch(rows, lengths.target, kFamilyVocab, seed, packs);
     if (learns_padding) learn_padding(&b);
     return b;
   };
   // Of a dynamic batch each side is as long as its longest row.
   const auto lengths_of = [&](int64_t s) {
     if (!is_dynamic) return longest;
-    return Lengths{longest.target - s % 2 * 8, longest.source - s % 4 * 3};
+    return weft::Lengths{longest.target - s % 2 * 8, longest.source - s % 4 * 3};
   };
   for (int s = 0; s < wanted.steps; ++s)
     run.batches.push_back(make(8, lengths_of(s + 1), static_cast<uint64_t>(100 + s)));

@@ -11,7 +11,7 @@ namespace weft::testing {
 Json family_config(const std::string& family, double dropout);
 
 // Rows of a target and a source of very unequal lengths; packed: of as many segments on both sides.
-Batch random_pairs(int64_t rows, Lengths lengths, int64_t vocab, uint64_t seed, bool packed);
+Batch random_pairs(int64_t rows, weft::Lengths lengths, int64_t vocab, uint64_t seed, bool packed);
 
 // `layout` is pad, pack, dynamic or padding (which is learned); lengths differ from step to step
 // where it is dynamic.
@@ -22,7 +22,7 @@ struct FamilyRun {
   const char* mode = "exact";
   double dropout = 0.1;
   int steps = 4;
-  Lengths longest = {24, 40};
+  weft::Lengths longest = {24, 40};
 };
 MeshRun make_family_run(const FamilyRun& wanted);
 

@@ -12,7 +12,7 @@ namespace {
 // The documented tolerances: fp32 1e-5 per step; bf16 1e-3 in the mean, 5e-3 at most.
 constexpr double kMostFp32 = 1e-5, kMeanBf16 = 1e-3, kMostBf16 = 5e-3;
 
-MeshRun make_run(const char* precision, int steps) {
+MeshRun fast_run(const char* precision, int steps) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 32,
       "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -50,7 +50,7 @@ Distance distance(const MeshResult& a, const MeshResult& b) {
 }
 
 TEST(Fast, Fp32StaysWithinTolerance) {
-  const MeshRun run = make_run("fp32", 40);
+  const MeshRun run = fast_run("fp32", 40);
   const MeshResult one = train_at(run, {1, 1, "none", 2});
   for (const Place& place :
        {Place{2, 1, "none", 2}, Place{2, 1, "zero1", 2}, Place{2, 1, "zero2", 2},
@@ -68,7 +68,7 @@ TEST(Fast, Fp32StaysWithinTolerance) {
 // 3 key/value heads on 2 and on 4 ranks: the heads between two ranks exist twice, and their
 // gradients are sums of both. Checkpoints know three heads.
 TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
-  MeshRun run = make_run("fp32", 15);
+  MeshRun run = fast_run("fp32", 15);
   run.model.set("hidden_size", 48);
   run.model.set("num_attention_heads", 12);
   run.model.set("num_key_value_heads", 3);
@@ -94,7 +94,7 @@ TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
 }
 
 TEST(Fast, Bf16StaysWithinTolerance) {
-  const MeshRun run = make_run("bf16", 40);
+  const MeshRun run = fast_run("bf16", 40);
   const MeshResult one = train_at(run, {1, 1, "none", 2});
   for (const Place& place :
        {Place{2, 1, "none", 2}, Place{2, 2, "none", 2}, Place{3, 1, "zero3", 2}}) {

@@ -32,7 +32,7 @@ Json plain_config() {
                     "config");
 }
 
-MeshRun make_run(const char* precision, int first, int last) {
+MeshRun plain_run(const char* precision, int first, int last) {
   MeshRun run;
   run.model = plain_config();
   run.config.train.global_batch = 8;
@@ -80,23 +80,23 @@ class Fused : public ::testing::TestWithParam<const char*> {};
 TEST_P(Fused, TrainsResumesAndHashesAsTheUnfusedModel) {
   const char* precision = GetParam();
   const TemporaryFolder folder;
-  const MeshResult plain = train_at(make_run(precision, 0, 4), {1, 1, "none"});
+  const MeshResult plain = train_at(plain_run(precision, 0, 4), {1, 1, "none"});
   const auto wanted = fuse(plain);
   ASSERT_EQ(wanted.count(std::string(kQkv) + "#m"), 1u);
 
-  MeshRun begun = fused(make_run(precision, 0, 2));
+  MeshRun begun = fused(plain_run(precision, 0, 2));
   begun.save = folder / "half";
   train_at(begun, {2, 2, "zero3"});
   std::vector<std::string> hashes;
   for (const Place& place : {Place{1, 1, "none"}, Place{1, 2, "none"}, Place{2, 2, "zero1"}}) {
-    MeshRun resumed = fused(make_run(precision, 2, 4));
+    MeshRun resumed = fused(plain_run(precision, 2, 4));
     resumed.resume = begun.save;
     resumed.save = folder / fmt::format("end-{}-{}", place.dp, place.tp);
     const MeshResult got = train_at(resumed, place);
     EXPECT_EQ(got.losses, std::vector(plain.losses.begin() + 2, plain.losses.end()));
     EXPECT_EQ(got.norms, std::vector(plain.norms.begin() + 2, plain.norms.end()));
     EXPECT_EQ(got.tensors, wanted) << place.dp << " x " << place.tp;
-    const Digest digest = digest_model(open_logical(resumed.save.string()));
+    const auto digest = digest_model(open_logical(resumed.save.string()));
     hashes.push_back(digest.weights + " " + digest.states);
     EXPECT_EQ(hashes.back(), hashes.front()) << place.dp << " x " << place.tp;
   }
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Fused, ::testing::Values("fp32", "bf16"),
 // parameters are read from.
 TEST(FusedFiles, FinalHasTheFusedNamesAndShapes) {
   const TemporaryFolder folder;
-  MeshRun run = fused(make_run("fp32", 0, 2));
+  MeshRun run = fused(plain_run("fp32", 0, 2));
   run.save = folder / "checkpoint";
   const MeshResult trained = train_at(run, {2, 2, "zero3"});
   const LogicalModel stored = open_logical(run.save.string());
@@ -140,7 +140,7 @@ TEST(FusedFiles, FinalHasTheFusedNamesAndShapes) {
 }
 
 TEST(FusedFiles, OneRanksMemoryIsAssembled) {
-  MeshRun run = fused(make_run("bf16", 0, 1));
+  MeshRun run = fused(plain_run("bf16", 0, 1));
   run.config.parallel.mode = "fast";
   const auto model = make_model(run.model, {}, kFusedFamilies);
   Ranks alone{Layout{}};
@@ -168,7 +168,7 @@ TEST(FusedFiles, OneRanksMemoryIsAssembled) {
 }
 
 TEST(FusedFiles, FreezingIsByTheStoredName) {
-  MeshRun run = fused(make_run("bf16", 0, 1));
+  MeshRun run = fused(plain_run("bf16", 0, 1));
   run.config.model.freeze = {"*.0.self_attn.qkv_proj.weight"};
   const MeshResult got = train_at(run, {2, 1, "zero1"});
   const std::string frozen = "model.layers.0.self_attn.qkv_proj.weight";

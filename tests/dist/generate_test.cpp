@@ -1,6 +1,7 @@
 // tests/dist/generate_test.cpp: generation over several ranks has the tokens of one.
 #include "base/error.h"
 #include "tests/dist/generate_run.h"
+#include "tests/dist/mesh_run.h"
 #include "train/weights.h"
 
 namespace weft::testing {
@@ -12,11 +13,6 @@ SampleOptions greedy() {
   o.stop_ids = {38, 49, 57};  // so that rows end at different times, and others move
   return o;
 }
-
-struct Place {
-  int dp, tp;
-  const char* shard;
-};
 
 // 4 heads, 2 key/value heads (of which 4 ranks have copies), 61 ids: no layout cuts them evenly.
 TEST(GenerateOnRanks, GreedyTokensEqualThoseOfOneRank) {

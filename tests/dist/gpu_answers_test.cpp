@@ -15,8 +15,6 @@
 namespace weft::testing {
 namespace {
 
-using Sets = std::vector<std::string>;
-
 // Every answer is "ok", which is learned within a few steps.
 Sets answering(const GpuTrainer& run, const Sets& layout) {
   const std::string file = (run.dir() / "../../train.txt").lexically_normal().string();

@@ -27,7 +27,6 @@ namespace weft::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Sets = std::vector<std::string>;
 
 std::vector<Json> events_of(const GpuTrainer& trainer, const std::string& name) {
   std::vector<Json> found;
@@ -110,12 +109,12 @@ class GpuJob {
   int status_ = 0;
 };
 
-struct Case {
+struct KillsCase {
   const char* name;
   Sets sets;
 };
 
-class GpuKills : public ::testing::TestWithParam<Case> {
+class GpuKills : public ::testing::TestWithParam<KillsCase> {
  protected:
   static bool is_full() { return std::getenv("FULL") != nullptr; }
   static int num_kills() { return is_full() ? 25 : 3; }
@@ -189,11 +188,11 @@ TEST_P(GpuKills, KilledProcessesChangeNothing) {
   EXPECT_TRUE(processes_of(job.run_file()).empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, GpuKills,
-                         ::testing::Values(Case{"Fast", {"parallel.shard=zero3"}},
-                                           Case{"Exact",
-                                                {"parallel.shard=zero3", "parallel.mode=exact"}}),
-                         [](const auto& p) { return std::string(p.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, GpuKills,
+    ::testing::Values(KillsCase{"Fast", {"parallel.shard=zero3"}},
+                      KillsCase{"Exact", {"parallel.shard=zero3", "parallel.mode=exact"}}),
+    [](const auto& p) { return std::string(p.param.name); });
 
 }  // namespace
 }  // namespace weft::testing

@@ -22,8 +22,6 @@
 namespace weft::testing {
 namespace {
 
-using Sets = std::vector<std::string>;
-
 int count(const std::string& text, const std::string& words) {
   int found = 0;
   for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
@@ -75,7 +73,7 @@ void train_on_nodes(const GpuTrainer& trainer, Sets sets, const std::string& kil
   EXPECT_EQ(wait_for(agent), 0) << text_of(folder / "agent");
 }
 
-constexpr int64_t kSteps = 4;
+constexpr int64_t kNodesSteps = 4;
 
 // Four ranks of one machine as threads, over the fake NCCL for these, which adds in the same order.
 // Returns how many calls a rank's device gets.
@@ -85,32 +83,32 @@ int64_t train_calmly(const GpuTrainer& calm, const Sets& sets) {
     if (rank == 1) device.count_calls_in(&calls);
   });
   for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.message;
-  EXPECT_EQ(std::ssize(calm.metrics("loss")), kSteps);
+  EXPECT_EQ(std::ssize(calm.metrics("loss")), kNodesSteps);
   return calls.of_all();
 }
 
 void expect_same_run(const GpuTrainer& calm, const GpuTrainer& nodes) {
   for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens"})
     EXPECT_EQ(nodes.metrics(key), calm.metrics(key)) << key;
-  const Comparison c = compare_models(open_logical(calm.checkpoint(kSteps).string()),
-                                      open_logical(nodes.checkpoint(kSteps).string()));
+  const Comparison c = compare_models(open_logical(calm.checkpoint(kNodesSteps).string()),
+                                      open_logical(nodes.checkpoint(kNodesSteps).string()));
   EXPECT_TRUE(c.states_compared);
   EXPECT_TRUE(c.differences.empty());
 }
 
-struct Case {
+struct NodesCase {
   const char* name;
   Sets sets;
   int victim;
 };
 
-class GpuNodes : public ::testing::TestWithParam<Case> {};
+class GpuNodes : public ::testing::TestWithParam<NodesCase> {};
 
 // With FULL any rank, and none.
 TEST_P(GpuNodes, AKilledRankOfEitherNodeChangesNothing) {
   Sets sets = GetParam().sets;
   sets.insert(sets.end(), {"data.seq_length=8", "train.global_batch=4", "train.micro_batch=1",
-                           fmt::format("train.steps={}", kSteps)});
+                           fmt::format("train.steps={}", kNodesSteps)});
   const GpuTrainer calm;
   const int64_t calls = train_calmly(calm, sets);
   ASSERT_GT(calls, 50);
@@ -132,8 +130,9 @@ INSTANTIATE_TEST_SUITE_P(
     Layouts, GpuNodes,
     ::testing::Values(
         // Sums of tensor-parallel groups inside a node, of data-parallel ones across.
-        Case{"Mesh", {"parallel.dp=2", "parallel.tp=2"}, 2},
-        Case{"Zero3Exact", {"parallel.dp=4", "parallel.shard=zero3", "parallel.mode=exact"}, 1}),
+        NodesCase{"Mesh", {"parallel.dp=2", "parallel.tp=2"}, 2},
+        NodesCase{
+            "Zero3Exact", {"parallel.dp=4", "parallel.shard=zero3", "parallel.mode=exact"}, 1}),
     [](const auto& p) { return std::string(p.param.name); });
 
 }  // namespace

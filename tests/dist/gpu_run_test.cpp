@@ -16,13 +16,6 @@
 namespace weft::testing {
 namespace {
 
-using Sets = std::vector<std::string>;
-
-Sets with(Sets sets, const Sets& more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
-
 const Sets kExact = {"parallel.mode=exact"};
 
 // The differences between two checkpoints, weights and states; one line each.

@@ -15,22 +15,15 @@
 namespace weft::testing {
 namespace {
 
-using Sets = std::vector<std::string>;
+constexpr int64_t kSurviveSteps = 8;
 
-constexpr int64_t kSteps = 8;
-
-Sets with(Sets sets, const Sets& more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
-
-struct Case {
+struct SurviveCase {
   const char* name;
   GpuKind kind;
   Sets sets;
 };
 
-const Case kCases[] = {
+const SurviveCase kSurviveCases[] = {
     {"SharedZero3", GpuKind::kShared, {"parallel.dp=2", "parallel.shard=zero3"}},
     {"SharedMeshExact",
      GpuKind::kShared,
@@ -44,8 +37,8 @@ const Case kCases[] = {
     {"SharedSavesNow", GpuKind::kShared, {"parallel.dp=2", "checkpoint.async=false"}},
 };
 
-Sets sets_of(const Case& c) {
-  return with(c.sets, {"train.steps=" + std::to_string(kSteps), "train.micro_batch=2",
+Sets sets_of(const SurviveCase& c) {
+  return with(c.sets, {"train.steps=" + std::to_string(kSurviveSteps), "train.micro_batch=2",
                        "checkpoint.every=3", "checkpoint.keep=5"});
 }
 
@@ -53,7 +46,7 @@ Sets sets_of(const Case& c) {
 void expect_same_run(const GpuTrainer& calm, const GpuTrainer& hit, const std::string& what) {
   for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "target_tokens"})
     EXPECT_EQ(hit.metrics(key), calm.metrics(key)) << what << " " << key;
-  for (const int64_t step : {int64_t{3}, int64_t{6}, kSteps}) {
+  for (const int64_t step : {int64_t{3}, int64_t{6}, kSurviveSteps}) {
     const Comparison c = compare_models(open_logical(calm.checkpoint(step).string()),
                                         open_logical(hit.checkpoint(step).string()));
     EXPECT_TRUE(c.states_compared);
@@ -67,7 +60,7 @@ void expect_well(const GpuTrainer::Survived& survived, const std::string& what) 
 }
 
 // The calls that one rank's device gets in a calm run.
-int64_t count_calls(const GpuTrainer& trainer, const Case& c) {
+int64_t count_calls(const GpuTrainer& trainer, const SurviveCase& c) {
   CallCounts counts;
   const auto ends = trainer.train(c.kind, sets_of(c), [&](int rank, FakeDevice& device) {
     if (rank == 1) device.count_calls_in(&counts);
@@ -76,13 +69,13 @@ int64_t count_calls(const GpuTrainer& trainer, const Case& c) {
   return counts.of_all();
 }
 
-class GpuSurvive : public ::testing::TestWithParam<Case> {};
+class GpuSurvive : public ::testing::TestWithParam<SurviveCase> {};
 
-std::string name_of(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::string name_of(const ::testing::TestParamInfo<SurviveCase>& info) { return info.param.name; }
 
 // Each death at a random call of a random rank's device; some while the last one is being replaced.
 TEST_P(GpuSurvive, RanksThatDieChangeNothing) {
-  const Case& c = GetParam();
+  const SurviveCase& c = GetParam();
   const GpuTrainer calm;
   const int64_t calls = count_calls(calm, c);
   ASSERT_GT(calls, 100);
@@ -114,14 +107,14 @@ TEST_P(GpuSurvive, RanksThatDieChangeNothing) {
   EXPECT_GT(in_memory, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, GpuSurvive, ::testing::ValuesIn(kCases), name_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, GpuSurvive, ::testing::ValuesIn(kSurviveCases), name_of);
 
 // Only the rank whose GPU failed opens a device again; the others keep theirs, and what they have
 // pinned.
 TEST(GpuSurviveDevices, SurvivorsKeepTheirDevice) {
   for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNccl}) {
     for (const bool can_pin : {true, false}) {
-      const Case c{"", kind, {"parallel.dp=2"}};
+      const SurviveCase c{"", kind, {"parallel.dp=2"}};
       const GpuTrainer calm, hit;
       const int64_t calls = count_calls(calm, c);
       std::atomic<int> num_opened[2] = {};
@@ -145,7 +138,7 @@ TEST(GpuSurviveDevices, SurvivorsKeepTheirDevice) {
 // recorded, and it is replaced, while they keep their processes.
 TEST(GpuSurviveDevices, AQueueThatNeverEndsIsAHang) {
   const GpuTrainer calm, hit;
-  const Case c{"", GpuKind::kShared, {"parallel.dp=2"}};
+  const SurviveCase c{"", GpuKind::kShared, {"parallel.dp=2"}};
   const int64_t calls = count_calls(calm, c);
   const std::filesystem::path folder = hit.dir().parent_path().parent_path();
   std::string command = fmt::format("HANG='1 {}' timeout 120 {} {}", calls * 2 / 3,
@@ -167,7 +160,7 @@ TEST(GpuSurviveDevices, AQueueThatNeverEndsIsAHang) {
 // A GPU that cannot be opened again is a rank that is lost each time, not wrong input.
 TEST(GpuSurviveDevices, AGpuThatIsGoneIsALostRank) {
   const GpuTrainer calm, hit;
-  const Case c{"", GpuKind::kShared, {"parallel.dp=2"}};
+  const SurviveCase c{"", GpuKind::kShared, {"parallel.dp=2"}};
   const int64_t calls = count_calls(calm, c);
   std::atomic<int> num_opened{0};
   const auto survived = hit.survive(c.kind, sets_of(c), [&](int rank, FakeDevice& device) {

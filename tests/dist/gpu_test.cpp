@@ -5,9 +5,8 @@
 #include <cmath>
 
 #include "tests/backends.h"
-#include "tests/dist/mesh_run.h"
+#include "tests/dist/alone.h"
 #include "tests/engine_step.h"
-#include "train/engine.h"
 
 namespace weft::testing {
 namespace {
@@ -22,8 +21,8 @@ Json model(const char* architecture, bool tied) {
   return c;
 }
 
-MeshRun make_run(const Json& config, const char* precision, bool masters, int steps,
-                 const std::string& backend) {
+MeshRun gpu_run(const Json& config, const char* precision, bool masters, int steps,
+                const std::string& backend) {
   MeshRun run;
   run.model = config;
   run.config.train.global_batch = 8;
@@ -38,7 +37,7 @@ MeshRun make_run(const Json& config, const char* precision, bool masters, int st
   return run;
 }
 
-struct Case {
+struct GpuModelCase {
   const char* name;
   const char* architecture;
   bool tied;
@@ -46,10 +45,10 @@ struct Case {
   bool masters;
 };
 
-class Gpu : public ::testing::TestWithParam<std::tuple<std::string, Case>> {
+class Gpu : public ::testing::TestWithParam<std::tuple<std::string, GpuModelCase>> {
  protected:
   const std::string& backend() const { return std::get<0>(GetParam()); }
-  const Case& test_case() const { return std::get<1>(GetParam()); }
+  const GpuModelCase& test_case() const { return std::get<1>(GetParam()); }
   // A real GPU is tested more; the emulated one is slow.
   // Of the loss, relative: the types have 24, 8 and 11 bits.
   double tolerance() const {
@@ -58,8 +57,8 @@ class Gpu : public ::testing::TestWithParam<std::tuple<std::string, Case>> {
   }
   int steps() const { return backend() == "cuda" ? 30 : 3; }
   MeshRun run() const {
-    const Case& c = test_case();
-    return make_run(model(c.architecture, c.tied), c.precision, c.masters, steps(), backend());
+    const GpuModelCase& c = test_case();
+    return gpu_run(model(c.architecture, c.tied), c.precision, c.masters, steps(), backend());
   }
 };
 
@@ -119,23 +118,9 @@ TEST_P(Gpu, TwoRunsHaveTheSameBits) {
   EXPECT_EQ(join(differences(train_at(r, {1, 1, "none", 2}), train_at(r, {1, 1, "none", 2}))), "");
 }
 
-// One rank without the mesh's harness.
-struct Alone {
-  Alone(const MeshRun& run, const std::string& name)
-      : backend(name),
-        model(make_model(run.model, {})),
-        engine(run.config, *model, &ranks, *backend.kernels, 1, backend.device) {
-    engine.init_weights(5);
-  }
-  RankBackend backend;
-  std::unique_ptr<Model> model;
-  Ranks ranks{Layout{}};
-  Engine engine;
-};
-
 TEST_P(Gpu, StepsInFlightAreTheSame) {
   const MeshRun r = run();
-  Alone ahead(r, backend()), waiting(r, backend());
+  Alone ahead(r), waiting(r);
   ASSERT_EQ(ahead.engine.max_steps_in_flight(), 1u);
   std::vector<std::pair<double, double>> got, wanted;
   const auto end = [&] {
@@ -157,14 +142,14 @@ TEST_P(Gpu, StepsInFlightAreTheSame) {
 
 TEST_P(Gpu, ABatchWithoutTargetsChangesNothing) {
   const MeshRun r = run();
-  Alone one(r, backend());
+  Alone one(r);
   Batch none = r.batches[0];
   std::ranges::fill(none.values("targets"), -1);
   none.target_tokens = 0;
   one.engine.start_passes(none);
   one.engine.start_update(1e-3, 1);
   EXPECT_EQ(one.engine.end_step().sums.loss.value(), 0);
-  Alone other(r, backend());
+  Alone other(r);
   EXPECT_EQ(run_passes(one.engine, r.batches[0]).loss.value(),
             run_passes(other.engine, r.batches[0]).loss.value());
 }
@@ -179,7 +164,7 @@ TEST_P(Gpu, ShorterRowsTrainAsIfTheyWereTheLongest) {
   short_rows.config.train.loss_scale = dynamic.config.train.loss_scale *
                                        static_cast<double>(short_rows.config.loss_divisor()) /
                                        static_cast<double>(dynamic.config.loss_divisor());
-  Alone a(dynamic, backend()), b(short_rows, backend());
+  Alone a(dynamic), b(short_rows);
   const Batch longest = random_batch(8, 96, 203, 7), shorter = random_batch(8, 32, 203, 8);
   run_passes(a.engine, longest);
   for (int i = 0; i < 3; ++i) {  // eager, captured, replayed
@@ -193,7 +178,7 @@ TEST_P(Gpu, ShorterRowsTrainAsIfTheyWereTheLongest) {
 class GpuNorm : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GpuNorm, WithoutClippingTheBitsAreTheSame) {
-  MeshRun r = make_run(model("Qwen2ForCausalLM", true), "bf16", false, 3, GetParam());
+  MeshRun r = gpu_run(model("Qwen2ForCausalLM", true), "bf16", false, 3, GetParam());
   for (const Place& place : {Place{1, 1, "none"}, Place{2, 1, "none"}, Place{2, 2, "zero3", 2}}) {
     r.config.train.clip_norm = 1e9;
     const MeshResult checked = train_at(r, place);
@@ -210,10 +195,10 @@ INSTANTIATE_TEST_SUITE_P(
     Backends, Gpu,
     ::testing::Combine(
         ::testing::ValuesIn(gpu_backend_names()),
-        ::testing::Values(Case{"qwen2_fp32", "Qwen2ForCausalLM", true, "fp32", true},
-                          Case{"llama_bf16", "LlamaForCausalLM", false, "bf16", true},
-                          Case{"qwen2_bf16_pure", "Qwen2ForCausalLM", true, "bf16", false},
-                          Case{"qwen2_fp16", "Qwen2ForCausalLM", true, "fp16", true})),
+        ::testing::Values(GpuModelCase{"qwen2_fp32", "Qwen2ForCausalLM", true, "fp32", true},
+                          GpuModelCase{"llama_bf16", "LlamaForCausalLM", false, "bf16", true},
+                          GpuModelCase{"qwen2_bf16_pure", "Qwen2ForCausalLM", true, "bf16", false},
+                          GpuModelCase{"qwen2_fp16", "Qwen2ForCausalLM", true, "fp16", true})),
     [](const auto& c) { return std::get<0>(c.param) + "_" + std::get<1>(c.param).name; });
 
 }  // namespace

@@ -177,6 +177,11 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
+Sets with(Sets sets, const Sets& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
 GpuTrainer::GpuTrainer() {
   std::filesystem::create_directory(folder_ / "model");
   std::ofstream(folder_ / "model/config.json") << kTinyConfig;

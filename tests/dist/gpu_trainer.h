@@ -20,6 +20,10 @@ namespace weft::testing {
 
 std::string text_of(const std::filesystem::path& file);
 
+// Settings, as `--set` has them: key=value.
+using Sets = std::vector<std::string>;
+Sets with(Sets sets, const Sets& more);
+
 // Thrown by a rank that must die at once.
 struct Killed {};
 

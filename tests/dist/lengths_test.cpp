@@ -8,23 +8,11 @@
 namespace weft::testing {
 namespace {
 
-const std::vector<Place> kPlaces = {{2, 1, "none"},  {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
-                                    {4, 1, "zero3"}, {1, 4, "none"},     {2, 2, "zero3"}};
-
-// Every position but the last is a label, and one row is only padding.
-void learn_padding(Batch* b) {
-  b->values("lengths")[1] = 0;
-  b->target_tokens = 0;
-  const auto ids = b->values("ids"), targets = b->values("targets");
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const bool is_last = (i + 1) % static_cast<size_t>(b->padded.target) == 0;
-    targets[i] = is_last ? -1 : ids[i + 1];
-    b->target_tokens += !is_last;
-  }
-}
+const std::vector<Place> kLengthsPlaces = {{2, 1, "none"},  {4, 1, "zero1", 2}, {2, 1, "zero2", 2},
+                                           {4, 1, "zero3"}, {1, 4, "none"},     {2, 2, "zero3"}};
 
 // Lengths change from step to step; in `pack` rows have segments, in `padding` it is learned.
-MeshRun make_run(const char* layout, const char* precision, const char* mode) {
+MeshRun lengths_run(const char* layout, const char* precision, const char* mode) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
       "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 12,
@@ -55,9 +43,9 @@ class Lengths : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Lengths, ExactModeHasTheSameBitsInEveryLayout) {
   for (const char* precision : {"fp32", "bf16"}) {
-    const MeshRun run = make_run(GetParam(), precision, "exact");
+    const MeshRun run = lengths_run(GetParam(), precision, "exact");
     const MeshResult one = train_at(run, {1, 1, "none"});
-    for (const Place& place : kPlaces) {
+    for (const Place& place : kLengthsPlaces) {
       EXPECT_EQ(join(differences(one, train_at(run, place))), "")
           << precision << " dp " << place.dp << " tp " << place.tp << " " << place.shard;
     }
@@ -65,9 +53,9 @@ TEST_P(Lengths, ExactModeHasTheSameBitsInEveryLayout) {
 }
 
 TEST_P(Lengths, FastModeHasTheSameLosses) {
-  const MeshRun run = make_run(GetParam(), "fp32", "fast");
+  const MeshRun run = lengths_run(GetParam(), "fp32", "fast");
   const MeshResult one = train_at(run, {1, 1, "none"});
-  std::vector<Place> places = kPlaces;
+  std::vector<Place> places = kLengthsPlaces;
   places.insert(places.end(), {{2, 1, "zero1"}, {4, 1, "none"}});
   for (const Place& place : places) {
     const MeshResult other = train_at(run, place);
@@ -83,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Lengths, ::testing::Values("pack", "dynamic", 
 
 // Negative control: with positions of a single segment it is a different training.
 TEST(LengthsControl, SegmentsMatter) {
-  MeshRun run = make_run("pack", "fp32", "exact");
+  MeshRun run = lengths_run("pack", "fp32", "exact");
   const MeshResult packed = train_at(run, {2, 1, "none"});
   for (Batch& b : run.batches) {
     const auto positions = b.values("positions");
@@ -94,7 +82,7 @@ TEST(LengthsControl, SegmentsMatter) {
 
 // Negative control: with padding whose queries see nothing it is a different training.
 TEST(LengthsControl, PaddingAttends) {
-  MeshRun run = make_run("padding", "fp32", "exact");
+  MeshRun run = lengths_run("padding", "fp32", "exact");
   const MeshResult attends = train_at(run, {2, 1, "none"});
   run.config.data.mask_padding = true;
   EXPECT_NE(join(differences(attends, train_at(run, {2, 1, "none"}))), "");

@@ -8,17 +8,15 @@
 
 #include "exec/memory_plan.h"
 #include "tests/backends.h"
-#include "tests/dist/mesh_run.h"
+#include "tests/dist/alone.h"
 #include "tests/engine_step.h"
-#include "train/engine.h"
-#include "train/host_slices.h"
 
 namespace weft::testing {
 namespace {
 
-constexpr int64_t kVocab = 97, kRows = 4, kPositions = 8;  // P is 32
+constexpr int64_t kFp16Vocab = 97, kFp16Rows = 4, kFp16Positions = 8;  // P is 32
 
-MeshRun make_run(const std::string& backend, int steps, double loss_scale = 65536) {
+MeshRun fp16_run(const std::string& backend, int steps, double loss_scale = 65536) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 32,
       "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -27,39 +25,16 @@ MeshRun make_run(const std::string& backend, int steps, double loss_scale = 6553
                          "config");
   run.config.train.precision = "fp16";
   run.config.train.loss_scale = loss_scale;
-  run.config.train.global_batch = kRows;
+  run.config.train.global_batch = kFp16Rows;
   run.config.train.micro_batch = 2;
   run.config.train.clip_norm = 0.5;
-  run.config.data.seq_length = kPositions;
+  run.config.data.seq_length = kFp16Positions;
   for (int s = 0; s < steps; ++s)
-    run.batches.push_back(random_batch(kRows, kPositions, kVocab, static_cast<uint64_t>(40 + s)));
+    run.batches.push_back(
+        random_batch(kFp16Rows, kFp16Positions, kFp16Vocab, static_cast<uint64_t>(40 + s)));
   run.backend = backend;
   return run;
 }
-
-// One rank, whose steps can be inspected.
-struct Alone {
-  explicit Alone(const MeshRun& run)
-      : backend(run.backend),
-        model(make_model(run.model, {})),
-        engine(run.config, *model, &ranks, *backend.kernels, 1, backend.device) {
-    engine.init_weights(5);
-  }
-  // Masters and states.
-  std::vector<std::byte> bytes() const {
-    const HostSlices held(engine.weights().checkpoint_slices(), backend.device);
-    std::vector<std::byte> all;
-    for (const Slice& s : held.slices()) {
-      const auto* at = static_cast<const std::byte*>(s.data);
-      all.insert(all.end(), at, at + num_elements(s.extent) * dtype_bytes(s.dtype));
-    }
-    return all;
-  }
-  RankBackend backend;
-  std::unique_ptr<Model> model;
-  Ranks ranks{Layout{}};
-  Engine engine;
-};
 
 TEST(LossScaleRule, HalvesAtOverflowDoublesAfterManyGoodSteps) {
   LossScale s{.factor = 8, .scale = 4};
@@ -85,7 +60,7 @@ TEST(LossScaleRule, HalvesAtOverflowDoublesAfterManyGoodSteps) {
 
 // An fp16 plan is bf16's plus the scale.
 TEST(LossScalePlan, NeedsTheBytesOfBf16) {
-  MeshRun run = make_run("ref", 0);
+  MeshRun run = fp16_run("ref", 0);
   const auto bytes = [&](const char* precision) {
     run.config.train.precision = precision;
     const auto model = make_model(run.model, {});
@@ -101,7 +76,7 @@ class LossScalingOnAGpu : public LossScaling {};
 // Every batch is tried until its gradients are finite. Skipped steps leave no trace: a run that is
 // given the found scales has the same bits.
 TEST_P(LossScaling, AFarTooLargeScaleRecovers) {
-  const MeshRun run = make_run(GetParam(), 3, 0x1p32);
+  const MeshRun run = fp16_run(GetParam(), 3, 0x1p32);
   Alone searching(run);
   int64_t updates = 0;
   int skipped = 0;
@@ -133,7 +108,7 @@ TEST_P(LossScaling, AFarTooLargeScaleRecovers) {
   EXPECT_GT(scales.back(), 1024.0f);
   EXPECT_GE(searching.engine.loss_scale().good_steps, 1);
 
-  Alone knowing(make_run(GetParam(), 3));
+  Alone knowing(fp16_run(GetParam(), 3));
   for (size_t s = 0; s < scales.size(); ++s) {
     knowing.engine.set_loss_scale({.scale = scales[s]});
     const double loss = run_passes(knowing.engine, run.batches[s]).mean();
@@ -147,7 +122,7 @@ TEST_P(LossScaling, AFarTooLargeScaleRecovers) {
 // The scale divides out: half of it yields nearly the same numbers (gradients below 2^-14 lose bits
 // with it), and a doubling happens between two steps.
 TEST_P(LossScaling, GrowsAfterGoodSteps) {
-  const MeshRun run = make_run(GetParam(), 2, 64);
+  const MeshRun run = fp16_run(GetParam(), 2, 64);
   Alone growing(run), constant(run);
   LossScale almost = growing.engine.loss_scale();
   almost.good_steps = kGoodSteps - 1;
@@ -166,7 +141,7 @@ TEST_P(LossScaling, GrowsAfterGoodSteps) {
 
 // A GPU is a pass ahead of the host: its report about a step belongs to that step.
 TEST_P(LossScalingOnAGpu, StepsInFlightReportOverflow) {
-  const MeshRun run = make_run(GetParam(), 1, 0x1p32);
+  const MeshRun run = fp16_run(GetParam(), 1, 0x1p32);
   Alone one(run), waiting(run);
   for (int s = 0; s < 3; ++s) {
     one.engine.start_passes(run.batches[0]);
@@ -183,7 +158,7 @@ TEST_P(LossScalingOnAGpu, StepsInFlightReportOverflow) {
 
 // Ten steps of fp16 against fp32 of the same kernels.
 TEST_P(LossScaling, FollowsFp32) {
-  MeshRun run = make_run(GetParam(), 10);
+  MeshRun run = fp16_run(GetParam(), 10);
   const MeshResult half = train_at(run, {1, 1, "none", 4});
   run.config.train.precision = "fp32";
   const MeshResult full = train_at(run, {1, 1, "none", 4});
@@ -195,7 +170,7 @@ TEST_P(LossScaling, FollowsFp32) {
 
 // Skipped steps and all. (Not ref: its sums are float64, without leaves.)
 TEST_P(LossScalingOnAGpu, ExactModeHasTheSameBitsInEveryLayout) {
-  MeshRun run = make_run(GetParam(), 4, 0x1p20);
+  MeshRun run = fp16_run(GetParam(), 4, 0x1p20);
   run.config.parallel.mode = "exact";
   const MeshResult one = train_at(run, {1, 1, "none"});
   const auto skipped = std::count_if(one.norms.begin(), one.norms.end(),

@@ -1,6 +1,8 @@
 // tests/dist/mesh_run.cpp: every rank builds its engine over one shared world.
 #include "tests/dist/mesh_run.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -212,6 +214,17 @@ void swap_rows(Batch* batch, int64_t a, int64_t b) {
     std::swap_ranges(tensor.row(a), tensor.row(a + 1), tensor.row(b));
 }
 
+void learn_padding(Batch* batch) {
+  batch->values(names::kLengths)[1] = 0;
+  batch->target_tokens = 0;
+  const auto ids = batch->values(names::kIds), targets = batch->values(names::kTargets);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const bool is_last = (i + 1) % static_cast<size_t>(batch->padded.target) == 0;
+    targets[i] = is_last ? -1 : ids[i + 1];
+    batch->target_tokens += !is_last;
+  }
+}
+
 Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank) {
   StreamOptions options;
   options.global_batch = config.train.global_batch;
@@ -260,6 +273,10 @@ MeshResult train_at(MeshRun run, const Place& place) {
   run.config.parallel.shard = place.shard;
   run.config.train.micro_batch = place.micro;
   return train_mesh(run);
+}
+
+std::string text_of(const Place& place) {
+  return fmt::format("dp {} tp {} {} micro {}", place.dp, place.tp, place.shard, place.micro);
 }
 
 std::string join(const std::vector<std::string>& words) {

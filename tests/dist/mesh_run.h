@@ -76,13 +76,18 @@ struct Place {
 };
 MeshResult train_at(MeshRun run, const Place& place);
 
-std::string join(const std::vector<std::string>& words);  // for messages
+// For messages.
+std::string text_of(const Place& place);
+std::string join(const std::vector<std::string>& words);
 
 // Rows of very unequal length, ids below the vocabulary; packed: of several segments.
 Batch random_batch(int64_t rows, int64_t positions, int64_t vocab, uint64_t seed,
                    bool packed = false);
 
 void swap_rows(Batch* batch, int64_t a, int64_t b);
+
+// Every position but the last is a label, and one row of the target is only padding.
+void learn_padding(Batch* batch);
 
 // The rows of a global batch that a rank computes.
 Batch share_of(const Batch& whole, const RunConfig& config, const Layout& layout, int rank);

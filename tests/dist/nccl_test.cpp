@@ -15,7 +15,7 @@
 namespace weft::testing {
 namespace {
 
-MeshRun make_run(FakeNccl* library, const char* precision) {
+MeshRun nccl_run(FakeNccl* library, const char* precision) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 32,
       "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -32,54 +32,51 @@ MeshRun make_run(FakeNccl* library, const char* precision) {
   return run;
 }
 
-const Place kPlaces[] = {{2, 1, "none"}, {1, 2, "none"}, {2, 1, "zero1", 2}, {2, 2, "zero3", 2}};
-
-std::string name_of(const Place& p) {
-  return "dp " + std::to_string(p.dp) + " tp " + std::to_string(p.tp) + " " + p.shard;
-}
+const Place kNcclPlaces[] = {
+    {2, 1, "none"}, {1, 2, "none"}, {2, 1, "zero1", 2}, {2, 2, "zero3", 2}};
 
 class NcclRun : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(NcclRun, ExactModeHasTheSameBitsInEveryLayout) {
   FakeNccl library;
-  MeshRun run = make_run(&library, GetParam());
+  MeshRun run = nccl_run(&library, GetParam());
   run.config.parallel.mode = "exact";
   const MeshResult one = train_at(run, {1, 1, "none"});
-  for (const Place& place : kPlaces) {
-    EXPECT_EQ(join(differences(one, train_at(run, place))), "") << name_of(place);
+  for (const Place& place : kNcclPlaces) {
+    EXPECT_EQ(join(differences(one, train_at(run, place))), "") << text_of(place);
   }
 }
 
 TEST_P(NcclRun, FastModeIsCloseInEveryLayout) {
   FakeNccl library;
-  const MeshRun run = make_run(&library, GetParam());
+  const MeshRun run = nccl_run(&library, GetParam());
   const MeshResult one = train_at(run, {1, 1, "none"});
   const double bar = std::string(GetParam()) == "fp32" ? 1e-5 : 2e-2;
-  for (const Place& place : kPlaces) {
+  for (const Place& place : kNcclPlaces) {
     const MeshResult other = train_at(run, place);
     for (size_t s = 0; s < one.losses.size(); ++s) {
-      EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar) << name_of(place);
+      EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar) << text_of(place);
     }
-    for (const int64_t work : other.in_lane) EXPECT_EQ(work > 0, place.dp > 1) << name_of(place);
-    for (const int64_t n : other.captured) EXPECT_GE(n, 2) << name_of(place);  // pass and finish
+    for (const int64_t work : other.in_lane) EXPECT_EQ(work > 0, place.dp > 1) << text_of(place);
+    for (const int64_t n : other.captured) EXPECT_GE(n, 2) << text_of(place);  // pass and finish
   }
 }
 
 TEST_P(NcclRun, ExactModeWhereDpOwnsNoGroups) {
   FakeNccl library;
-  MeshRun run = make_run(&library, GetParam());
+  MeshRun run = nccl_run(&library, GetParam());
   run.config.parallel.mode = "exact";
   run.config.parallel.exact_dp = 1;
   const MeshResult one = train_at(run, {1, 1, "none"});
   for (const Place& place : {Place{2, 1, "none"}, Place{2, 1, "zero1"}, Place{4, 1, "zero3"}}) {
-    EXPECT_EQ(join(differences(one, train_at(run, place))), "") << name_of(place);
+    EXPECT_EQ(join(differences(one, train_at(run, place))), "") << text_of(place);
   }
 }
 
 // At tp 4 a rank is in two groups of neighbours that share a head.
 TEST_P(NcclRun, KeyValueHeadsThatTpDoesNotDivide) {
   FakeNccl library;
-  MeshRun run = make_run(&library, GetParam());
+  MeshRun run = nccl_run(&library, GetParam());
   run.model.set("hidden_size", 48);
   run.model.set("num_attention_heads", 12);
   run.model.set("num_key_value_heads", 3);
@@ -88,7 +85,7 @@ TEST_P(NcclRun, KeyValueHeadsThatTpDoesNotDivide) {
   for (const Place& place : {Place{1, 2, "none"}, Place{1, 4, "none"}, Place{2, 2, "zero1", 2}}) {
     const MeshResult other = train_at(run, place);
     for (size_t s = 0; s < one.losses.size(); ++s) {
-      EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar) << name_of(place);
+      EXPECT_LT(std::abs(one.losses[s] - other.losses[s]) / one.losses[s], bar) << text_of(place);
     }
   }
 }
@@ -97,7 +94,7 @@ TEST_P(NcclRun, KeyValueHeadsThatTpDoesNotDivide) {
 // value may also be an address that a kernel then writes to.
 void train_without_order() {
   FakeNccl library;
-  MeshRun run = make_run(&library, "fp32");
+  MeshRun run = nccl_run(&library, "fp32");
   const Place place{2, 1, "zero3", 2};
   const MeshResult one = train_at(run, place);
   run.fault = [](FakeDevice& device) { device.is_careless = true; };
@@ -119,7 +116,7 @@ TEST(NcclRunControl, QueuesWithoutOrderHaveOtherBits) {
 // Every pass takes longer than the deadline of a collective, and nobody is considered dead.
 TEST(NcclRunDeadline, LongPassesAreNotAHang) {
   FakeNccl library;
-  MeshRun run = make_run(&library, "fp32");
+  MeshRun run = nccl_run(&library, "fp32");
   run.deadline_ms = 1000;
   run.fault = [](FakeDevice& device) { device.copy_ms = 500; };  // three inputs per pass
   const MeshResult slow = train_at(run, {2, 1, "none"});

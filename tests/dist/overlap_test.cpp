@@ -52,7 +52,7 @@ const Kernels& slow_kernels() {
   return slow;
 }
 
-MeshRun make_run(const char* shard) {
+MeshRun overlap_run(const char* shard) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 32,
       "intermediate_size": 48, "num_hidden_layers": 8, "num_attention_heads": 4,
@@ -98,7 +98,7 @@ void run_rank(const MeshRun& run, const Model& model, const Layout& layout,
 }
 
 Growth measure(const char* shard, double delays_ms_on_compute_thread) {
-  const MeshRun run = make_run(shard);
+  const MeshRun run = overlap_run(shard);
   const auto model = make_model(run.model, {});
   const Layout layout = resolve_layout(run.config, *model);
   WorldOptions options;

@@ -19,7 +19,7 @@ Json model_config(int kv_heads) {
   return c;
 }
 
-struct Place {
+struct PlanCase {
   int dp, tp;
   const char* shard;
   int micro = 1;
@@ -29,9 +29,9 @@ struct Place {
   int rows = 8, kv_heads = 2;
 };
 
-constexpr int kSteps = 2;
+constexpr int kPlanSteps = 2;
 
-MeshRun make_run(const Place& p) {
+MeshRun run_of(const PlanCase& p) {
   MeshRun run;
   run.model = model_config(p.kv_heads);
   run.config.train.global_batch = p.rows;
@@ -44,7 +44,7 @@ MeshRun make_run(const Place& p) {
   run.config.parallel.mode = p.mode;
   run.config.parallel.exact_tp = p.exact_tp;
   run.config.launch.threads = 1;
-  for (int s = 0; s < kSteps; ++s) {
+  for (int s = 0; s < kPlanSteps; ++s) {
     Batch b = random_batch(p.rows, 12, 1003, 40 + static_cast<uint64_t>(s));
     std::ranges::copy(b.values("ids"), b.values("targets").begin());  // a target everywhere
     b.target_tokens = p.rows * 12;
@@ -53,7 +53,7 @@ MeshRun make_run(const Place& p) {
   return run;
 }
 
-std::string to_text(const Place& p) {
+std::string to_text(const PlanCase& p) {
   return fmt::format("dp={} tp={} {} micro={} {} {} exact_tp={}", p.dp, p.tp, p.shard, p.micro,
                      p.mode, p.precision, p.exact_tp);
 }
@@ -66,8 +66,8 @@ MeshResult::Counted planned_wire(const PlanReport& report) {
   MeshResult::Counted all;
   for (const WireItem& item : report.wire) {
     auto& axis = item.axis == Axis::kTensor ? all.tensor : all.data;
-    axis[static_cast<size_t>(item.op)].calls += item.calls * kSteps;
-    axis[static_cast<size_t>(item.op)].bytes += item.bytes * kSteps;
+    axis[static_cast<size_t>(item.op)].calls += item.calls * kPlanSteps;
+    axis[static_cast<size_t>(item.op)].bytes += item.bytes * kPlanSteps;
   }
   return all;
 }
@@ -88,17 +88,17 @@ std::map<Op, int64_t> planned_calls(const MeshRun& run, const Layout& layout, in
       make_engine_plans(run.config, *make_model(run.model, {}), layout, rank, cpu_kernels(), 1);
   std::map<Op, int64_t> calls;
   for (const Node& node : plans->train.graph.pass) {
-    calls[node.op] += kSteps * (node.run.last_pass_only ? 1 : run.config.num_passes());
+    calls[node.op] += kPlanSteps * (node.run.last_pass_only ? 1 : run.config.num_passes());
   }
-  for (const Node& node : plans->train.graph.finish) calls[node.op] += kSteps;
+  for (const Node& node : plans->train.graph.finish) calls[node.op] += kPlanSteps;
   return calls;
 }
 
-class PlanOfLayout : public ::testing::TestWithParam<Place> {};
+class PlanOfLayout : public ::testing::TestWithParam<PlanCase> {};
 
 TEST_P(PlanOfLayout, MatchesWhatTheRanksAllocateAndDo) {
-  const Place& place = GetParam();
-  const MeshRun run = make_run(place);
+  const PlanCase& place = GetParam();
+  const MeshRun run = run_of(place);
   const PlanReport report = plan_of(run);
   const MeshResult result = train_mesh(run);
   const int n = place.dp * place.tp;
@@ -122,37 +122,41 @@ TEST_P(PlanOfLayout, MatchesWhatTheRanksAllocateAndDo) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, PlanOfLayout,
-    ::testing::Values(
-        Place{1, 1, "none"}, Place{2, 1, "none"}, Place{4, 1, "none", 2}, Place{2, 1, "zero1"},
-        Place{4, 1, "zero1", 2}, Place{2, 1, "zero2"}, Place{4, 1, "zero2", 2},
-        Place{2, 1, "zero3"}, Place{4, 1, "zero3", 2}, Place{1, 2, "none"}, Place{1, 4, "none"},
-        Place{2, 2, "zero1"}, Place{2, 2, "zero3"}, Place{2, 4, "zero2", 1, "fast", "bf16"},
-        Place{2, 1, "none", 1, "exact"}, Place{2, 2, "zero1", 1, "exact"},
-        Place{4, 1, "zero2", 1, "exact"}, Place{2, 2, "zero3", 1, "exact", "bf16"},
-        Place{1, 1, "none", 1, "exact", "fp32", 4}, Place{1, 4, "none", 1, "exact", "bf16", 4},
-        Place{2, 2, "zero3", 1, "exact", "fp32", 4}, Place{2, 4, "zero2", 1, "exact", "fp32", 4},
-        // dp that owns no groups of rows: four groups of three, and one pass.
-        Place{3, 1, "none", 1, "exact", "fp32", 0, 12},
-        Place{3, 1, "zero1", 1, "exact", "bf16", 0, 12},
-        Place{6, 1, "zero2", 1, "exact", "fp32", 0, 12},
-        Place{3, 2, "zero3", 1, "exact", "fp32", 0, 12},
-        Place{3, 2, "none", 1, "exact", "bf16", 4, 12},
-        Place{3, 1, "none", 1, "exact", "fp32", 0, 3},
-        Place{5, 1, "zero1", 1, "exact", "fp32", 0, 5},
-        // 3 key/value heads that tp does not divide.
-        Place{1, 2, "none", 4, "fast", "fp32", 0, 8, 3},
-        Place{1, 4, "none", 4, "fast", "fp32", 0, 8, 3},
-        Place{2, 2, "zero1", 1, "fast", "bf16", 0, 8, 3},
-        Place{2, 4, "zero3", 2, "fast", "fp32", 0, 8, 3}),
+    ::testing::Values(PlanCase{1, 1, "none"}, PlanCase{2, 1, "none"}, PlanCase{4, 1, "none", 2},
+                      PlanCase{2, 1, "zero1"}, PlanCase{4, 1, "zero1", 2}, PlanCase{2, 1, "zero2"},
+                      PlanCase{4, 1, "zero2", 2}, PlanCase{2, 1, "zero3"},
+                      PlanCase{4, 1, "zero3", 2}, PlanCase{1, 2, "none"}, PlanCase{1, 4, "none"},
+                      PlanCase{2, 2, "zero1"}, PlanCase{2, 2, "zero3"},
+                      PlanCase{2, 4, "zero2", 1, "fast", "bf16"},
+                      PlanCase{2, 1, "none", 1, "exact"}, PlanCase{2, 2, "zero1", 1, "exact"},
+                      PlanCase{4, 1, "zero2", 1, "exact"},
+                      PlanCase{2, 2, "zero3", 1, "exact", "bf16"},
+                      PlanCase{1, 1, "none", 1, "exact", "fp32", 4},
+                      PlanCase{1, 4, "none", 1, "exact", "bf16", 4},
+                      PlanCase{2, 2, "zero3", 1, "exact", "fp32", 4},
+                      PlanCase{2, 4, "zero2", 1, "exact", "fp32", 4},
+                      // dp that owns no groups of rows: four groups of three, and one pass.
+                      PlanCase{3, 1, "none", 1, "exact", "fp32", 0, 12},
+                      PlanCase{3, 1, "zero1", 1, "exact", "bf16", 0, 12},
+                      PlanCase{6, 1, "zero2", 1, "exact", "fp32", 0, 12},
+                      PlanCase{3, 2, "zero3", 1, "exact", "fp32", 0, 12},
+                      PlanCase{3, 2, "none", 1, "exact", "bf16", 4, 12},
+                      PlanCase{3, 1, "none", 1, "exact", "fp32", 0, 3},
+                      PlanCase{5, 1, "zero1", 1, "exact", "fp32", 0, 5},
+                      // 3 key/value heads that tp does not divide.
+                      PlanCase{1, 2, "none", 4, "fast", "fp32", 0, 8, 3},
+                      PlanCase{1, 4, "none", 4, "fast", "fp32", 0, 8, 3},
+                      PlanCase{2, 2, "zero1", 1, "fast", "bf16", 0, 8, 3},
+                      PlanCase{2, 4, "zero3", 2, "fast", "fp32", 0, 8, 3}),
     [](const auto& of) {
-      const Place& p = of.param;
+      const PlanCase& p = of.param;
       return fmt::format("dp{}_tp{}_{}_micro{}_{}_{}_leaves{}_rows{}_kv{}", p.dp, p.tp, p.shard,
                          p.micro, p.mode, p.precision, p.exact_tp, p.rows, p.kv_heads);
     });
 
 // The head exchanges nothing for tokens without a target: only there the plan is an upper bound.
 TEST(PlanWire, BoundsTheHeadAndIsExactElsewhere) {
-  MeshRun run = make_run({1, 2, "none"});
+  MeshRun run = run_of({1, 2, "none"});
   for (Batch& b : run.batches) {
     for (size_t i = 0; i < b.values("targets").size(); i += 3) b.values("targets")[i] = -1;
     b.target_tokens = 8 * 12 * 2 / 3;
@@ -169,7 +173,7 @@ TEST(PlanWire, BoundsTheHeadAndIsExactElsewhere) {
 // What ZeRO promises, for a model whose parameters fill whole cells.
 TEST(PlanParts, FallWithTheShard) {
   const auto parts = [](const char* shard) {
-    return plan_of(make_run({4, 1, shard})).plans[0].memory;
+    return plan_of(run_of({4, 1, shard})).plans[0].memory;
   };
   const MemoryParts none = parts("none"), zero1 = parts("zero1"), zero2 = parts("zero2"),
                     zero3 = parts("zero3");
@@ -189,7 +193,7 @@ TEST(PlanParts, FallWithTheShard) {
 
 TEST(PlanParts, FlopsFallWithBothAxes) {
   const auto flops = [](int dp, int tp, const char* mode) {
-    return plan_of(make_run({dp, tp, "none", 1, mode})).plans[0].flops;
+    return plan_of(run_of({dp, tp, "none", 1, mode})).plans[0].flops;
   };
   for (const char* mode : {"fast", "exact"}) {
     const double one = flops(1, 1, mode);
@@ -203,11 +207,12 @@ TEST(PlanParts, FlopsFallWithBothAxes) {
 
 // Every rank planned by itself against its class.
 TEST(RankClasses, RepresentAllTheirRanks) {
-  for (const Place& place :
-       {Place{8, 2, "zero1"}, Place{8, 2, "zero3"}, Place{4, 4, "none"},
-        Place{4, 4, "none", 1, "exact", "fp32", 4}, Place{6, 2, "none", 1, "exact", "fp32", 0, 12},
-        Place{4, 4, "none", 1, "fast", "fp32", 0, 8, 3}}) {
-    const MeshRun run = make_run(place);
+  for (const PlanCase& place :
+       {PlanCase{8, 2, "zero1"}, PlanCase{8, 2, "zero3"}, PlanCase{4, 4, "none"},
+        PlanCase{4, 4, "none", 1, "exact", "fp32", 4},
+        PlanCase{6, 2, "none", 1, "exact", "fp32", 0, 12},
+        PlanCase{4, 4, "none", 1, "fast", "fp32", 0, 8, 3}}) {
+    const MeshRun run = run_of(place);
     const PlanReport report = plan_of(run);
     const auto model = make_model(run.model, {});
     EXPECT_LT(report.plans.size(), static_cast<size_t>(place.dp * place.tp)) << to_text(place);

@@ -24,11 +24,11 @@
 namespace weft::testing {
 namespace {
 
-constexpr int64_t kVocab = 101, kWidth = 32, kInner = 48, kHeadDim = 8;
-constexpr float kEps = 1e-6f;
-
 class NormedHeads : public Model {
  public:
+  static constexpr int64_t kVocab = 101, kWidth = 32, kInner = 48, kHeadDim = 8;
+  static constexpr float kEps = 1e-6f;
+
   NormedHeads(int64_t heads, int64_t kv_heads, int64_t weight_offset, bool is_shared)
       : heads_{heads, kv_heads, kHeadDim},
         offset_(static_cast<int>(weight_offset)),
@@ -116,31 +116,30 @@ std::unique_ptr<Model> make_normed_heads(const Json& config, const ModelOverride
   return std::make_unique<NormedHeads>(config.at("heads").as_int(), config.at("kv_heads").as_int(),
                                        config.at("offset").as_int(), config.at("shared").as_bool());
 }
-const Family kFamilies[] = {{"NormedHeads", "normed_heads", make_normed_heads, plain_traits}};
+const Family kNormedFamilies[] = {{"NormedHeads", "normed_heads", make_normed_heads, plain_traits}};
 
 struct Heads {
   int heads, kv_heads, exact_tp = 0;
 };
 
-MeshRun make_run(const char* mode, const char* precision, const Heads& h, int offset,
-                 bool is_shared = true) {
+MeshRun qk_norm_run(const char* mode, const char* precision, const Heads& h, int offset,
+                    bool is_shared = true) {
   MeshRun run;
   run.model = parse_json(fmt::format(R"({{"architectures": ["NormedHeads"], "heads": {},
       "kv_heads": {}, "offset": {}, "shared": {}}})",
                                      h.heads, h.kv_heads, offset, is_shared),
                          "config");
-  run.families = kFamilies;
+  run.families = kNormedFamilies;
   run.config.train.global_batch = 8;
   run.config.train.precision = precision;
   run.config.data.seq_length = 12;
   run.config.parallel.mode = mode;
   run.config.parallel.exact_tp = h.exact_tp;
-  for (uint64_t s = 0; s < 6; ++s) run.batches.push_back(random_batch(8, 12, kVocab, 70 + s % 2));
-  run.eval = random_batch(7, 12, kVocab, 9);
+  for (uint64_t s = 0; s < 6; ++s)
+    run.batches.push_back(random_batch(8, 12, NormedHeads::kVocab, 70 + s % 2));
+  run.eval = random_batch(7, 12, NormedHeads::kVocab, 9);
   return run;
 }
-
-std::string text_of(const Place& p) { return fmt::format("dp {} tp {} {}", p.dp, p.tp, p.shard); }
 
 // Four pieces; with two key/value heads, tp 4 has copies of two ranks and of four.
 TEST(QkNormLayouts, ExactModeHasTheSameBits) {
@@ -149,7 +148,7 @@ TEST(QkNormLayouts, ExactModeHasTheSameBits) {
   for (const Heads& h : {Heads{4, 4}, Heads{8, 2, 4}}) {
     for (const int offset : {0, 1}) {
       for (const char* precision : {"fp32", "bf16"}) {
-        const MeshRun run = make_run("exact", precision, h, offset);
+        const MeshRun run = qk_norm_run("exact", precision, h, offset);
         const MeshResult one = train_at(run, {1, 1, "none"});
         EXPECT_LT(one.losses[5], one.losses[1]) << precision;
         EXPECT_EQ(one.tensors.count(*precision == 'f' ? "norm.q" : "norm.q#master"), 1u);
@@ -178,7 +177,7 @@ TEST(QkNormLayouts, FastModeHasTheSameWeights) {
   const std::vector<Place> three = {
       {1, 3, "none"}, {2, 3, "zero1"}, {2, 3, "zero3", 2}, {8, 3, "zero1", 1}};
   for (const Heads& h : {Heads{4, 4}, Heads{4, 2}, Heads{4, 1}, Heads{12, 3}, Heads{12, 4}}) {
-    MeshRun run = make_run("fast", "fp32", h, 1);
+    MeshRun run = qk_norm_run("fast", "fp32", h, 1);
     run.config.train.optimizer.name = "sgd";
     run.lr = 0.2;
     const MeshResult one = train_at(run, {1, 1, "none"});
@@ -204,7 +203,7 @@ TEST(QkNormLayouts, FastModeHasTheSameWeights) {
 }
 
 TEST(QkNormLayouts, AGpuHasTheSameLosses) {
-  MeshRun run = make_run("fast", "fp32", {4, 2}, 1);
+  MeshRun run = qk_norm_run("fast", "fp32", {4, 2}, 1);
   run.batches.resize(2);
   const MeshResult one = train_at(run, {1, 1, "none"});
   run.backend = "cuda_emulated";
@@ -214,7 +213,7 @@ TEST(QkNormLayouts, AGpuHasTheSameLosses) {
 
 // Whole weights would get a gradient of one rank's heads alone: refused.
 TEST(QkNormLayouts, WeightsThatAreNotSharedAreRefused) {
-  const MeshRun run = make_run("fast", "fp32", {4, 2}, 1, false);
+  const MeshRun run = qk_norm_run("fast", "fp32", {4, 2}, 1, false);
   EXPECT_THROW(train_at(run, {1, 2, "none"}), BugError);
 }
 

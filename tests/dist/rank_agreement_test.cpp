@@ -17,7 +17,8 @@ namespace weft::testing {
 namespace {
 
 // What each of n ranks threw, or "".
-std::vector<std::string> on_ranks(int n, const std::function<void(Ranks&)>& body, int tp = 1) {
+std::vector<std::string> errors_of_ranks(int n, const std::function<void(Ranks&)>& body,
+                                         int tp = 1) {
   Layout layout;
   layout.dp = n / tp;
   layout.tp = tp;
@@ -43,7 +44,7 @@ std::vector<std::string> on_ranks(int n, const std::function<void(Ranks&)>& body
 TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
   const Json numerics(Json::Object{{"kernels", "neon"}, {"probe", "00ff"}});
   const RankInputs usual{"name: a\nseed: 1\n", "a.txt, 7 bytes\nb.txt, 9 bytes\n", numerics};
-  const auto alike = on_ranks(3, [&](Ranks& ranks) { agree_on_inputs(ranks, usual); });
+  const auto alike = errors_of_ranks(3, [&](Ranks& ranks) { agree_on_inputs(ranks, usual); });
   EXPECT_EQ(alike, std::vector<std::string>(3));
   struct Case {
     const char *key, *value, *told;
@@ -56,7 +57,7 @@ TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
         Case{"data", "",
              "data file (name, size, hash of a sample): \"b.txt, 9 bytes\" on rank 0, "
              "\"b.txt, 8 bytes\" on rank 2"}}) {
-    const auto thrown = on_ranks(3, [&](Ranks& ranks) {
+    const auto thrown = errors_of_ranks(3, [&](Ranks& ranks) {
       RankInputs mine = usual;
       if (ranks.rank() == 2) {
         if (c.key == std::string("run"))
@@ -78,7 +79,7 @@ TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
 // The failing rank's exit ends the others: not before they have logged their save.
 TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
   std::atomic<bool> has_logged = false;
-  const auto thrown = on_ranks(2, [&](Ranks& ranks) {
+  const auto thrown = errors_of_ranks(2, [&](Ranks& ranks) {
     if (ranks.rank() == 1) {
       try {
         end_with_error(ranks, std::make_exception_ptr(RunError("rows changed")));
@@ -98,7 +99,7 @@ TEST(Agree, FailedRowsEndNoRankBeforeAllHaveSaved) {
 
 // A lost peer must not hide an error.
 TEST(Agree, FailedRowsKeepTheirErrorWhereAPeerIsLost) {
-  const auto thrown = on_ranks(2, [](Ranks& ranks) {
+  const auto thrown = errors_of_ranks(2, [](Ranks& ranks) {
     if (ranks.rank() == 0) return ranks.world().abort("killed");
     end_with_error(ranks, std::make_exception_ptr(RunError("rows changed")));
   });
@@ -107,7 +108,7 @@ TEST(Agree, FailedRowsKeepTheirErrorWhereAPeerIsLost) {
 
 // Every count is the sum over the groups of data parallelism, each counted once.
 TEST(Agree, CountersAreSummed) {
-  const auto thrown = on_ranks(
+  const auto thrown = errors_of_ranks(
       4,
       [](Ranks& ranks) {
         DataCounters mine;
@@ -127,7 +128,7 @@ TEST(Agree, CountersAreSummed) {
 // A tensor group computes the same rows; other groups have other rows.
 TEST(Agree, AnotherBatchIsNamed) {
   for (const bool positions : {false, true}) {
-    const auto thrown = on_ranks(
+    const auto thrown = errors_of_ranks(
         4,
         [&](Ranks& ranks) {
           const auto seed = static_cast<uint64_t>(ranks.dp_rank());
@@ -147,7 +148,7 @@ TEST(Agree, AnotherBatchIsNamed) {
 
 TEST(Agree, AnotherPlaceInTheDataOrAnotherLengthIsNamed) {
   for (const bool length : {false, true}) {
-    const auto thrown = on_ranks(3, [&](Ranks& ranks) {
+    const auto thrown = errors_of_ranks(3, [&](Ranks& ranks) {
       Batch batch = random_batch(4, 8, 50, 1);
       if (ranks.rank() == 2) (length ? batch.padded.target : batch.after.part) += 8;
       compare_batches(ranks, batch, 7);
@@ -163,7 +164,7 @@ TEST(Agree, RankZerosResultIsShared) {
   std::vector<RunStart> starts(3);
   std::vector<int64_t> numbers(3);
   std::vector<int> signals(3);
-  on_ranks(3, [&](Ranks& ranks) {
+  errors_of_ranks(3, [&](Ranks& ranks) {
     const auto r = static_cast<size_t>(ranks.rank());
     RunStart mine;
     if (r == 0) {

@@ -10,7 +10,7 @@
 namespace weft::testing {
 namespace {
 
-MeshRun make_run(const char* precision, double momentum, int steps) {
+MeshRun sgd_run(const char* precision, double momentum, int steps) {
   MeshRun run;
   run.model = parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 48,
       "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -25,7 +25,8 @@ MeshRun make_run(const char* precision, double momentum, int steps) {
   run.config.data.seq_length = 12;
   run.config.parallel.mode = "exact";
   run.lr = 0.1;
-  for (int s = 0; s < steps; ++s) run.batches.push_back(random_batch(8, 12, 203, 100 + s % 4));
+  for (int s = 0; s < steps; ++s)
+    run.batches.push_back(random_batch(8, 12, 203, static_cast<uint64_t>(100 + s % 4)));
   run.eval = random_batch(7, 12, 203, 99);
   return run;
 }
@@ -39,7 +40,7 @@ int count_of(const MeshResult& result, const std::string& suffix) {
 TEST(SgdExact, SameBitsInEveryLayout) {
   for (const auto& [precision, momentum] :
        {std::pair{"fp32", 0.9}, {"fp32", 0.0}, {"bf16", 0.9}, {"bf16", 0.0}}) {
-    const MeshRun run = make_run(precision, momentum, 8);
+    const MeshRun run = sgd_run(precision, momentum, 8);
     const MeshResult one = train_at(run, {1, 1, "none"});
     EXPECT_LT(one.losses[7], one.losses[3]);  // of one batch
     EXPECT_EQ(count_of(one, "#momentum") > 0, momentum > 0);
@@ -54,15 +55,15 @@ TEST(SgdExact, SameBitsInEveryLayout) {
 }
 
 TEST(SgdExactControl, AnotherMomentumHasOtherBits) {
-  const MeshResult a = train_at(make_run("fp32", 0.9, 2), {1, 1, "none"});
-  const MeshResult b = train_at(make_run("fp32", 0.8, 2), {1, 1, "none"});
+  const MeshResult a = train_at(sgd_run("fp32", 0.9, 2), {1, 1, "none"});
+  const MeshResult b = train_at(sgd_run("fp32", 0.8, 2), {1, 1, "none"});
   EXPECT_NE(join(differences(a, b)), "");
 }
 
 // The list of a GPU, emulated: near the CPU's losses, and its own bits are those of every layout.
 TEST(SgdOnAGpu, IsNearTheCpu) {
   for (const auto& [precision, momentum] : {std::pair{"fp32", 0.9}, {"bf16", 0.0}, {"bf16", 0.9}}) {
-    MeshRun run = make_run(precision, momentum, 3);
+    MeshRun run = sgd_run(precision, momentum, 3);
     const MeshResult cpu = train_at(run, {1, 1, "none"});
     for (const std::string& backend : gpu_backend_names()) {
       run.backend = backend;

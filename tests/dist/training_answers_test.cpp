@@ -30,12 +30,12 @@ MeshRun answering(const std::string& family, const std::vector<std::string>& fre
   return run;
 }
 
-struct Case {
+struct FrozenCase {
   const char* family;
   std::vector<std::string> freeze;
 };
 
-void check_layouts(const Case& c) {
+void check_layouts(const FrozenCase& c) {
   const MeshRun run = answering(c.family, c.freeze);
   MeshRun silent = run;
   silent.prompts.clear();

@@ -7,8 +7,8 @@
 namespace weft::testing {
 namespace {
 
-void expect_refused(const TinyRun& run, const std::vector<std::string>& sets,
-                    const std::vector<std::string>& parts) {
+void expect_data_refused(const TinyRun& run, const std::vector<std::string>& sets,
+                         const std::vector<std::string>& parts) {
   const Ended ended = run.train(sets);
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   expect_parts(ended.err, parts);
@@ -18,7 +18,7 @@ void expect_refused(const TinyRun& run, const std::vector<std::string>& sets,
 TEST(BadData, TokenBeyondTheVocabulary) {
   const TinyRun run;
   run.change_config("vocab_size", 100);
-  expect_refused(run, {}, {"100"});
+  expect_data_refused(run, {}, {"100"});
   // The padding token fits, a row does not: reported by file and line.
   run.change_config("vocab_size", 260);
   run.write("tokens/vocab.json", "");
@@ -26,40 +26,42 @@ TEST(BadData, TokenBeyondTheVocabulary) {
   run.write("tokens/vocab.json", R"({"a": 0, "b": 1, "c": 400})");
   run.write("tokens/merges.txt", "#version: 0.2\n");
   run.write("train.txt", "ab\nab\nab\nab\nab\nab\nab\nabc\n");
-  expect_refused(run, {"data.tokenizer=" + (run / "tokens").string()},
-                 {"train.txt:8", "token id 400", "260"});
+  expect_data_refused(run, {"data.tokenizer=" + (run / "tokens").string()},
+                      {"train.txt:8", "token id 400", "260"});
 }
 
 TEST(BadData, EmptyAndMissingFiles) {
   const TinyRun run;
   run.write("train.txt", "");
-  expect_refused(run, {}, {"data.train", "no rows", "train.txt"});
+  expect_data_refused(run, {}, {"data.train", "no rows", "train.txt"});
   run.write("train.txt", "\n\n\n\n\n\n\n\n\n\n");
-  expect_refused(run, {}, {"0 usable rows", "8"});
-  expect_refused(run, {"data.train=[" + (run / "nothing*.txt").string() + "]"}, {"nothing*.txt"});
+  expect_data_refused(run, {}, {"0 usable rows", "8"});
+  expect_data_refused(run, {"data.train=[" + (run / "nothing*.txt").string() + "]"},
+                      {"nothing*.txt"});
 }
 
 TEST(BadData, FewerRowsThanABatch) {
   const TinyRun run;
-  expect_refused(run, {"train.global_batch=64"}, {"43", "64"});
-  expect_refused(run, {"data.limit=7"}, {"7", "8"});
+  expect_data_refused(run, {"train.global_batch=64"}, {"43", "64"});
+  expect_data_refused(run, {"data.limit=7"}, {"7", "8"});
   // One of eight is empty: seven are left.
-  expect_refused(run, {"data.limit=8"}, {"7 usable rows", "global batch of 8"});
+  expect_data_refused(run, {"data.limit=8"}, {"7 usable rows", "global batch of 8"});
 }
 
 TEST(BadData, MissingColumnAndOpenBrace) {
   const TinyRun run;
-  expect_refused(run, {"data.text={text"}, {"data.text", "{"});
-  expect_refused(run, {"data.text={body}"}, {"train.txt", "body", "text"});
+  expect_data_refused(run, {"data.text={text"}, {"data.text", "{"});
+  expect_data_refused(run, {"data.text={body}"}, {"train.txt", "body", "text"});
   run.write("rows.jsonl",
             "{\"question\": \"a\"}\n{\"question\": 3}\n{\"question\": [1]}\nno json\n");
   const std::string rows = "data.train=[" + (run / "rows.jsonl").string() + "]";
-  expect_refused(run, {rows, "train.global_batch=1", "data.shuffle=false"},
-                 {"rows.jsonl:1", "text", "question"});
-  expect_refused(run, {rows, "train.global_batch=4", "data.text={question}", "data.shuffle=false"},
-                 {"rows.jsonl:3", "question"});
-  expect_refused(run, {rows, "train.global_batch=4", "data.text=x y", "data.shuffle=false"},
-                 {"rows.jsonl:4", "JSON"});
+  expect_data_refused(run, {rows, "train.global_batch=1", "data.shuffle=false"},
+                      {"rows.jsonl:1", "text", "question"});
+  expect_data_refused(run,
+                      {rows, "train.global_batch=4", "data.text={question}", "data.shuffle=false"},
+                      {"rows.jsonl:3", "question"});
+  expect_data_refused(run, {rows, "train.global_batch=4", "data.text=x y", "data.shuffle=false"},
+                      {"rows.jsonl:4", "JSON"});
 }
 
 // Chat rows under a run file for plain text, and the reverse: the hint is the key to set.
@@ -69,17 +71,17 @@ TEST(BadData, TheColumnOfConversationsIsHinted) {
   for (int i = 0; i < 8; ++i) chat += "{\"id\": 1, \"conversations\": [{\"role\": \"user\"}]}\n";
   run.write("chat.jsonl", chat);
   const std::string rows = "data.train=[" + (run / "chat.jsonl").string() + "]";
-  expect_refused(run, {rows},
-                 {"chat.jsonl:1", "no column 'text', which data.text asks for",
-                  "there are: id, conversations", "set data.messages: conversations"});
-  expect_refused(run, {rows, "data.messages=messages"},
-                 {"no column 'messages'", "set data.messages: conversations"});
-  expect_refused(run, {"data.messages=talk"}, {"no column 'talk'", "there are: text"});
+  expect_data_refused(run, {rows},
+                      {"chat.jsonl:1", "no column 'text', which data.text asks for",
+                       "there are: id, conversations", "set data.messages: conversations"});
+  expect_data_refused(run, {rows, "data.messages=messages"},
+                      {"no column 'messages'", "set data.messages: conversations"});
+  expect_data_refused(run, {"data.messages=talk"}, {"no column 'talk'", "there are: text"});
   run.write("rows.csv", "question,sql\na,b\n");
-  expect_refused(run, {"data.train=" + (run / "rows.csv").string()},
-                 {"no column 'text'", "question, sql", "data.text: \"{question}\"",
-                  "the first line names the columns"});
-  expect_refused(
+  expect_data_refused(run, {"data.train=" + (run / "rows.csv").string()},
+                      {"no column 'text'", "question, sql", "data.text: \"{question}\"",
+                       "the first line names the columns"});
+  expect_data_refused(
       run, {"data.train=" + (run / "rows.csv").string(), "data.source={q}", "data.target={a}"},
       {"there are no columns 'q' and 'a', which data.source and data.target ask for"});
 }

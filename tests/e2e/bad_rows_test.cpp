@@ -17,8 +17,8 @@ std::vector<std::string> over(const std::vector<std::filesystem::path>& files) {
   return {"data.train=[" + list + "]", "data.shuffle=false", "train.steps=2"};
 }
 
-void expect_refused(const TinyRun& run, const std::vector<std::filesystem::path>& files,
-                    const std::vector<std::string>& parts) {
+void expect_rows_refused(const TinyRun& run, const std::vector<std::filesystem::path>& files,
+                         const std::vector<std::string>& parts) {
   const Ended ended = run.train(over(files));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   expect_parts(ended.err, parts);
@@ -33,14 +33,14 @@ std::string good_rows(int count) {
 TEST(BadRows, ColumnsAndCells) {
   const TinyRun run;
   run.write("a.jsonl", good_rows(10) + "{\"body\": \"no text\"}\n");
-  expect_refused(run, {run / "a.jsonl"}, {"a.jsonl:11", "no column 'text'", "body"});
+  expect_rows_refused(run, {run / "a.jsonl"}, {"a.jsonl:11", "no column 'text'", "body"});
   run.write("b.jsonl", good_rows(3) + "{\"text\": {\"a\": 1}}\n" + good_rows(9));
-  expect_refused(run, {run / "b.jsonl"}, {"b.jsonl:4", "text"});
+  expect_rows_refused(run, {run / "b.jsonl"}, {"b.jsonl:4", "text"});
   run.write("c.jsonl", good_rows(4) + "[1, 2]\n" + good_rows(9));
-  expect_refused(run, {run / "c.jsonl"}, {"c.jsonl:5", "object"});
+  expect_rows_refused(run, {run / "c.jsonl"}, {"c.jsonl:5", "object"});
   run.write("d.csv", "text,n\na,1\nb,2\nc\n");
-  expect_refused(run, {run / "train.txt", run / "d.csv"}, {"d.csv:4", "1 fields"});
-  expect_refused(run, {kFixtures + "cut.parquet"}, {"cut.parquet"});
+  expect_rows_refused(run, {run / "train.txt", run / "d.csv"}, {"d.csv:4", "1 fields"});
+  expect_rows_refused(run, {kFixtures + "cut.parquet"}, {"cut.parquet"});
 }
 
 // The rows after the quote were lost silently, as long as no step reached that row.
@@ -49,7 +49,7 @@ TEST(BadRows, AnUnclosedQuoteIsReportedBeforeTheRunStarts) {
   std::string rows = "text,n\n";
   for (int i = 0; i < 40; ++i) rows += "row " + std::to_string(i) + ",1\n";
   run.write("a.csv", rows + "\"never closed,1\n" + "row,1\nrow,1\n");
-  expect_refused(run, {run / "a.csv"}, {"a.csv:42: an opening quote is never closed"});
+  expect_rows_refused(run, {run / "a.csv"}, {"a.csv:42: an opening quote is never closed"});
   EXPECT_FALSE(std::filesystem::exists(run / "runs"));
 }
 
@@ -179,7 +179,7 @@ TEST(BadRows, AnEmptyFileAmongGoodOnesIsNotAnError) {
 TEST(BadRows, BinaryFilesAreNamed) {
   const TinyRun run;
   run.write("rows.model", std::string("\n\0\x01\x02 rows\n", 10));
-  expect_refused(run, {run / "rows.model"}, {"rows.model", "not a text file"});
+  expect_rows_refused(run, {run / "rows.model"}, {"rows.model", "not a text file"});
 }
 
 TEST(BadRows, AChangedFileIsRefusedAtResume) {

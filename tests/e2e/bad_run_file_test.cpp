@@ -10,7 +10,7 @@ namespace {
 
 // The program's error has these parts, and it leaves no run directory.
 void expect_run_file_refused(const TinyRun& run, const std::vector<std::string>& sets,
-                    const std::vector<std::string>& parts) {
+                             const std::vector<std::string>& parts) {
   const Ended ended = run.train(sets);
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   EXPECT_EQ(ended.out, "");
@@ -45,8 +45,9 @@ TEST(BadRunFile, WrongTypesAndSeveralAtOnce) {
   expect_run_file_refused(run, {"train.lr=fast"}, {"train.lr", "fast", "number"});
   expect_run_file_refused(run, {"train.steps=1.5"}, {"train.steps", "1.5"});
   expect_run_file_refused(run, {"data.shuffle=maybe"}, {"data.shuffle", "maybe"});
-  expect_run_file_refused(run, {"train.lr=-1", "train.precision=fp8", "nosuch.key=1", "data.seq_length=0"},
-                 {"train.lr", "train.precision", "fp8", "fp32", "nosuch.key", "data.seq_length"});
+  expect_run_file_refused(
+      run, {"train.lr=-1", "train.precision=fp8", "nosuch.key=1", "data.seq_length=0"},
+      {"train.lr", "train.precision", "fp8", "fp32", "nosuch.key", "data.seq_length"});
   append(run, "track: 3\n");
   expect_run_file_refused(run, {}, {"track"});
 }
@@ -72,10 +73,10 @@ TEST(BadRunFile, UnbuiltFeaturesAreRejectedByName) {
   expect_run_file_refused(run, {"storage=gs://bucket/x"}, {"gs://", "s3://bucket/prefix"});
   if (!cuda_kernels())
     expect_run_file_refused(run, {"launch.device=cuda"},
-                   {"does not have: set launch.device", "-DWEFT_CUDA=ON"});
+                            {"does not have: set launch.device", "-DWEFT_CUDA=ON"});
   for (const std::string& set : sets) {
-    expect_run_file_refused(run, {set},
-                   {set.substr(0, set.find('=')), set.substr(set.find('=') + 1), "not have yet"});
+    expect_run_file_refused(
+        run, {set}, {set.substr(0, set.find('=')), set.substr(set.find('=') + 1), "not have yet"});
   }
 }
 
@@ -91,9 +92,9 @@ TEST(BadRunFile, DefaultsOfUnbuiltKeysAreFine) {
 TEST(BadRunFile, AStarThatYamlParsesAsAnAliasIsExplained) {
   const TinyRun run;
   expect_run_file_refused(run, {"model.freeze=[*]"},
-                 {"text that begins with * needs quotes", "--set 'model.freeze=[\"*\"]'"});
+                          {"text that begins with * needs quotes", "--set 'model.freeze=[\"*\"]'"});
   expect_run_file_refused(run, {"model.freeze=[model.norm.weight, *.bias]"},
-                 {"needs quotes", "--set 'model.freeze=[model.norm.weight, \"*.bias\"]'"});
+                          {"needs quotes", "--set 'model.freeze=[model.norm.weight, \"*.bias\"]'"});
   std::string text = slurp(run.file());
   run.write("run.yaml", text + "track:\n  wandb: *name\n");
   expect_run_file_refused(run, {}, {"run.yaml:", "text that begins with * needs quotes"});
@@ -106,9 +107,11 @@ TEST(BadRunFile, ContradictionsAreReported) {
   expect_run_file_refused(run, {"train.grad_accum=3"}, {"train.grad_accum is 3", "is 2:"});
   expect_run_file_refused(run, {"data.source={text}"}, {"data.source", "data.target"});
   expect_run_file_refused(run, {"data.source={text}", "data.target={text}", "data.text={text}"},
-                 {"data.text", "data.source"});
-  expect_run_file_refused(run, {"data.eval=[x]", "data.eval_fraction=0.1"}, {"data.eval", "eval_fraction"});
-  expect_run_file_refused(run, {"data.layout=pack", "data.mask_padding=false"}, {"mask_padding", "pack"});
+                          {"data.text", "data.source"});
+  expect_run_file_refused(run, {"data.eval=[x]", "data.eval_fraction=0.1"},
+                          {"data.eval", "eval_fraction"});
+  expect_run_file_refused(run, {"data.layout=pack", "data.mask_padding=false"},
+                          {"mask_padding", "pack"});
   expect_run_file_refused(run, {"name=a/b"}, {"a/b"});
   expect_run_file_refused(run, {"data.eval_fraction=1"}, {"data.eval_fraction"});
 }
@@ -116,25 +119,27 @@ TEST(BadRunFile, ContradictionsAreReported) {
 TEST(BadRunFile, NodesThatDoNotFitAreRefused) {
   const TinyRun run;
   expect_run_file_refused(run, {"launch.nodes=2", "launch.interface=eth7"},
-                 {"parallel.dp=1 x parallel.tp=1 needs 1 rank, but launch.nodes is 2"});
+                          {"parallel.dp=1 x parallel.tp=1 needs 1 rank, but launch.nodes is 2"});
   expect_run_file_refused(run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=4"},
-                 {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2, 4"});
+                          {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2, 4"});
   expect_run_file_refused(
       run, {"launch.nodes=3", "launch.interface=eth7", "parallel.dp=2", "parallel.tp=2"},
       {"needs 4 ranks, but launch.nodes is 3", "one of 1, 2 and"});  // 4 would divide a tp group
   expect_run_file_refused(
       run, {"launch.nodes=2", "launch.interface=eth7", "launch.ranks_per_node=4", "parallel.dp=4"},
       {"launch.nodes is 2 and launch.ranks_per_node 4"});
-  expect_run_file_refused(run, {"launch.nodes=2", "launch.interface=eth7", "parallel.tp=2"},
-                 {"parallel.tp=2 does not divide the number of ranks of a node, 1 (launch.nodes=2)",
-                  "set tp to 1, or use fewer nodes"});
+  expect_run_file_refused(
+      run, {"launch.nodes=2", "launch.interface=eth7", "parallel.tp=2"},
+      {"parallel.tp=2 does not divide the number of ranks of a node, 1 (launch.nodes=2)",
+       "set tp to 1, or use fewer nodes"});
   for (const char* lo : {"launch.interface=lo", "launch.interface=127.0.0.1"})
     expect_run_file_refused(run, {"launch.nodes=2", "parallel.dp=2", lo},
-                   {"which other machines cannot reach, but launch.nodes is 2"});
-  expect_run_file_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
-                 {"this machine has no interface and no IPv4 address eth7", "available: "});
+                            {"which other machines cannot reach, but launch.nodes is 2"});
+  expect_run_file_refused(
+      run, {"launch.nodes=2", "parallel.dp=2", "launch.interface=eth7"},
+      {"this machine has no interface and no IPv4 address eth7", "available: "});
   expect_run_file_refused(run, {"launch.nodes=2", "parallel.dp=2", "launch.interface="},
-                 {"launch.interface is empty", "available: "});
+                          {"launch.interface is empty", "available: "});
   const Ended secret = run_to_end(
       run.words("train", {"parallel.dp=2"}, {"--nodes", "2", "--secret-file", run / "nosuch"}),
       {.env = {{"WEFT_NODES_ON_LO", "1"}}});

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int64_t num_steps(const TinyRun& run) {
+int64_t num_tiny_steps(const TinyRun& run) {
   return static_cast<int64_t>(metric_texts(run.dir(), "loss").size());
 }
 
@@ -58,7 +58,7 @@ TEST(BeforeTraining, AForeignFinalIsRejected) {
     EXPECT_EQ(ended.exit_code, 2) << ended.err;
     expect_parts(ended.err, {(run.dir() / "final").string(), "would replace it", "move it away"});
     EXPECT_EQ(slurp(run.dir() / "final/thesis.txt"), "years of work");
-    EXPECT_EQ(num_steps(run), 0);
+    EXPECT_EQ(num_tiny_steps(run), 0);
   }
   // Somebody's model, in a folder that was never a run's.
   run.write("runs/tiny/final/config.json", "{}");
@@ -112,7 +112,7 @@ TEST(BeforeTraining, UnwritableStorageIsReportedBeforeLoading) {
   const Ended more = run_to_end(run.words("train", {"train.steps=8"}), options);
   EXPECT_EQ(more.exit_code, 2) << more.err;
   expect_parts(more.err, {"cannot write into", "Read-only file system"});
-  EXPECT_EQ(num_steps(run), 6);
+  EXPECT_EQ(num_tiny_steps(run), 6);
 }
 
 TEST(BeforeTraining, NamesThatAreNotFoldersAreRejected) {

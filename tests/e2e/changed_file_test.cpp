@@ -4,16 +4,12 @@
 
 #include <fstream>
 
-#include "tests/e2e/tiny_run.h"
+#include "tests/e2e/disturbed_run.h"
 
 namespace weft::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-size_t num_steps(const TinyRun& run, const std::string& name) {
-  return metric_texts(run.dir(name), "loss").size();
-}
 
 struct Change {
   const char* name;

@@ -10,11 +10,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words with(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 std::vector<std::string> losses(const TinyRun& run, const std::string& name) {
   return metric_texts(run.dir(name), "loss");
 }

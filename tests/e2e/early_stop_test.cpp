@@ -25,12 +25,6 @@ Json state_of(const fs::path& checkpoint) {
   return parse_json(slurp(checkpoint / "state.json"), "state.json");
 }
 
-std::string weights_of(const fs::path& path) {
-  const std::string text = hash_of(path);
-  const size_t at = text.find("weights ");
-  return text.substr(at, text.find('\n', at) - at);
-}
-
 TEST(EarlyStop, EndsWithTheBestModelAndStaysFinished) {
   for (const char* layout : {"parallel.dp=1", "parallel.dp=2"}) {
     const TinyRun run;

@@ -15,16 +15,11 @@ namespace weft::testing {
 namespace {
 
 // Four ranks on two nodes; one node alone: dp 2.
-const std::vector<std::string> kExact = {"parallel.dp=4", "parallel.mode=exact",
-                                         "parallel.shard=zero3", "train.micro_batch=1",
-                                         "checkpoint.every=5"};
+const std::vector<std::string> kExactNodes = {"parallel.dp=4", "parallel.mode=exact",
+                                              "parallel.shard=zero3", "train.micro_batch=1",
+                                              "checkpoint.every=5"};
 
-std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
-
-size_t num_steps(const TinyRun& run) { return metric_texts(run.dir("nodes"), "loss").size(); }
+size_t num_node_steps(const TinyRun& run) { return metric_texts(run.dir("nodes"), "loss").size(); }
 
 bool has_logged(const Program& program, const std::string& words) {
   return contains(slurp(fmt::format("/proc/{}/fd/2", program.pid())), words);
@@ -40,11 +35,12 @@ void expect_calm(const TinyRun& run) {
 // event of the change, or of the last attempt at it.
 Json lose_a_node(const TinyRun& run, const std::vector<std::string>& more, size_t attempts = 1,
                  const std::function<void(NodeRun&)>& before = {}) {
-  const std::vector<std::string> sets = with(kExact, {"train.steps=60", "checkpoint.every=1000"});
+  const std::vector<std::string> sets =
+      with(kExactNodes, {"train.steps=60", "checkpoint.every=1000"});
   run.train_well(with(sets, {"name=calm"}));
   NodeRun nodes(run, "nodes", with(with(sets, {"launch.elastic=true"}), more));
   nodes.join();
-  EXPECT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
+  EXPECT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 12; }));
   if (before) before(nodes);
   nodes.agent().send(SIGKILL);
   const Ended train = nodes.train().wait();
@@ -107,8 +103,9 @@ TEST(Elastic, MemoryThatCannotBeReadInAnotherLayoutSendsTheRunToStorage) {
 
 TEST(Elastic, ANodeThatDoesNotComeIsDoneWithout) {
   const TinyRun run;
-  run.train_well(with(kExact, {"name=calm"}));
-  NodeRun nodes(run, "nodes", with(kExact, {"launch.elastic=true", "launch.join_timeout_s=1"}));
+  run.train_well(with(kExactNodes, {"name=calm"}));
+  NodeRun nodes(run, "nodes",
+                with(kExactNodes, {"launch.elastic=true", "launch.join_timeout_s=1"}));
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 0) << train.err;
   expect_parts(train.err, {"1 of 2 nodes joined within 1 s: dp=2 on 1 node"});
@@ -122,18 +119,18 @@ TEST(Elastic, ANodeWaitsWhereNothingCanBeSaved) {
   StartOptions options = kOnLo;
   options.env.merge(fault_env("write:ENOSPC:checkpoints/step-"));
   NodeRun nodes(run, "nodes",
-                with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.elastic=true",
-                              "launch.join_timeout_s=1"}),
+                with(kExactNodes, {"train.steps=100000", "checkpoint.every=0",
+                                   "launch.elastic=true", "launch.join_timeout_s=1"}),
                 2, options);
   nodes.find_endpoint();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 6; }));
   nodes.join();
   const std::filesystem::path log = run.dir("nodes") / "log" / "rank-00000.log";
   ASSERT_TRUE(nodes.train().wait_until([&] {
     return slurp(log).find("the nodes that have joined stay spares") != std::string::npos;
   }));
-  const size_t steps = num_steps(run);
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > steps + 5; }));
+  const size_t steps = num_node_steps(run);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > steps + 5; }));
   nodes.train().send(SIGTERM);
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 1) << train.err;  // what was asked for could not be saved, either
@@ -145,11 +142,11 @@ TEST(Elastic, ANodeWaitsWhereNothingCanBeSaved) {
 TEST(Elastic, GrowthWaitsForAStepAfterARecovery) {
   const TinyRun run;
   NodeRun nodes(run, "nodes",
-                with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.elastic=true",
-                              "launch.snapshot_every=1", "launch.join_timeout_s=1",
-                              "launch.hang_timeout_s=60"}));
+                with(kExactNodes, {"train.steps=100000", "checkpoint.every=0",
+                                   "launch.elastic=true", "launch.snapshot_every=1",
+                                   "launch.join_timeout_s=1", "launch.hang_timeout_s=60"}));
   nodes.find_endpoint();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 6; }));
   const std::vector<pid_t> before = nodes.ranks_of(0);
   ::kill(before.at(1), SIGKILL);
   pid_t fresh = 0;
@@ -168,13 +165,14 @@ TEST(Elastic, GrowthWaitsForAStepAfterARecovery) {
   ::kill(fresh, SIGCONT);
   ASSERT_TRUE(nodes.train().wait_until(
       [&] { return event_lines(run.dir("nodes"), "layout").size() == 2; }));
-  const size_t steps = num_steps(run);
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > steps + 5; }));
+  const size_t steps = num_node_steps(run);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > steps + 5; }));
   nodes.train().send(SIGTERM);
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 143) << train.err;
   expect_parts(train.err, {"saving after this step, then dp=4 on 2 nodes"});
-  run.train_well(with(kExact, {"name=calm", fmt::format("train.steps={}", num_steps(run))}));
+  run.train_well(
+      with(kExactNodes, {"name=calm", fmt::format("train.steps={}", num_node_steps(run))}));
   expect_calm(run);
 }
 
@@ -183,9 +181,9 @@ TEST(Elastic, AStopWhileANodeIsMissingSavesWhatMemoryHas) {
   const TinyRun run;
   NodeRun nodes(
       run, "nodes",
-      with(kExact, {"train.steps=100000", "checkpoint.every=0", "launch.snapshot_every=3"}));
+      with(kExactNodes, {"train.steps=100000", "checkpoint.every=0", "launch.snapshot_every=3"}));
   nodes.join();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 12; }));
   nodes.agent().send(SIGKILL);
   ASSERT_TRUE(nodes.train().wait_until(
       [&] { return has_logged(nodes.train(), "waiting for another node"); }));
@@ -197,17 +195,17 @@ TEST(Elastic, AStopWhileANodeIsMissingSavesWhatMemoryHas) {
   ASSERT_EQ(stopped.size(), 1u);
   const int64_t step = stopped[0].at("step").as_int();
   EXPECT_GE(step, 6);
-  run.train_well(with(kExact, {"name=calm", fmt::format("train.steps={}", step)}));
+  run.train_well(with(kExactNodes, {"name=calm", fmt::format("train.steps={}", step)}));
   expect_calm(run);
 }
 
 TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
   const TinyRun run;
   NodeRun nodes(run, "nodes",
-                with(kExact, {"train.steps=100000", "checkpoint.every=1000",
-                              "launch.snapshot_every=3", "launch.join_timeout_s=10"}));
+                with(kExactNodes, {"train.steps=100000", "checkpoint.every=1000",
+                                   "launch.snapshot_every=3", "launch.join_timeout_s=10"}));
   nodes.join();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 12; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 12; }));
   nodes.agent().send(SIGKILL);
   ASSERT_TRUE(nodes.train().wait_until(
       [&] { return event_lines(run.dir("nodes"), "node_lost").size() == 1; }));
@@ -220,28 +218,29 @@ TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
   const std::vector<Json> saved = event_lines(run.dir("nodes"), "checkpoint");
   ASSERT_EQ(saved.size(), 1u);
   EXPECT_EQ(event_lines(run.dir("nodes"), "rank failed").size(), 1u);
-  run.train_well(
-      with(kExact, {"name=calm", fmt::format("train.steps={}", saved[0].at("step").as_int())}));
+  run.train_well(with(kExactNodes,
+                      {"name=calm", fmt::format("train.steps={}", saved[0].at("step").as_int())}));
   expect_calm(run);
 }
 
 // 2 -> 1 -> 2 nodes. The undisturbed run ends where this one was stopped.
 TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
   const TinyRun run;
-  NodeRun nodes(run, "nodes",
-                with(kExact, {"train.steps=100000", "launch.elastic=true", "data.shuffle=true"}));
+  NodeRun nodes(
+      run, "nodes",
+      with(kExactNodes, {"train.steps=100000", "launch.elastic=true", "data.shuffle=true"}));
   nodes.join();
   const auto changes = [&] { return event_lines(run.dir("nodes"), "layout"); };
   const auto has = [&](size_t count) {
     return nodes.train().wait_until([&] { return changes().size() >= count; });
   };
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > 6; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 6; }));
   nodes.agent().send(SIGKILL);
   ASSERT_TRUE(has(1));
   nodes.join();
   ASSERT_TRUE(has(2));
-  const size_t steps = num_steps(run);
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run) > steps + 5; }));
+  const size_t steps = num_node_steps(run);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > steps + 5; }));
   nodes.train().send(SIGTERM);
   const Ended train = nodes.train().wait(), agent = nodes.agent().wait();
   EXPECT_EQ(train.exit_code, 143) << train.err;
@@ -251,8 +250,8 @@ TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
   EXPECT_EQ(train.err.find("restart 2"), std::string::npos) << train.err;
   EXPECT_EQ(changes()[1].at("to").as_string(), "dp=4 on 2 nodes");
   EXPECT_EQ(event_lines(run.dir("nodes"), "stopped").size(), 1u);
-  run.train_well(with(
-      kExact, {"name=calm", fmt::format("train.steps={}", num_steps(run)), "data.shuffle=true"}));
+  run.train_well(with(kExactNodes, {"name=calm", fmt::format("train.steps={}", num_node_steps(run)),
+                                    "data.shuffle=true"}));
   expect_calm(run);
 }
 

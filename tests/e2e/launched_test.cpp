@@ -42,11 +42,6 @@ Variables of_torch(int rank, int size) { return torch(rank, size); }
 const std::vector<std::string> kFour = {"parallel.mode=exact", "parallel.dp=2", "parallel.tp=2",
                                         "parallel.shard=zero3"};
 
-std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
-
 TEST(Launched, RanksHaveTheBitsOfTheSupervisorsRanks) {
   const TinyRun run;
   run.train_well(with(kFour, {"name=own"}));

@@ -7,11 +7,6 @@
 namespace weft::testing {
 namespace {
 
-std::vector<std::string> with(std::vector<std::string> sets, std::vector<std::string> more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
-
 Json json_of(const std::vector<std::string>& words) {
   const Ended ended = run_to_end(words);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;

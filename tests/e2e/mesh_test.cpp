@@ -15,11 +15,6 @@
 namespace weft::testing {
 namespace {
 
-std::vector<std::string> with(std::vector<std::string> sets, std::vector<std::string> more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
-
 // Processes of this program that work on the run: read from /proc, by their command line.
 std::set<pid_t> processes_of(const TinyRun& run) {
   std::set<pid_t> found;

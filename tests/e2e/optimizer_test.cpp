@@ -12,11 +12,6 @@ using Sets = std::vector<std::string>;
 
 const Sets kSgd = {"train.optimizer=sgd", "train.momentum=0.9", "train.lr=0.05"};
 
-Sets with(Sets sets, const Sets& more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
-
 Json rank_plan(const TinyRun& run, const Sets& sets) {
   const Ended ended = run_to_end(run.words("plan", sets, {"--json"}));
   EXPECT_EQ(ended.exit_code, 0) << ended.err;

@@ -28,11 +28,11 @@ void expect_near(int64_t was, const Json& planned, double floor, const std::stri
   EXPECT_LE(std::abs(difference), std::max(0.05 * wanted, floor)) << what;
 }
 
-struct Case {
+struct Vocab {
   const char* tokenizer;
   int64_t vocab_size;
 };
-constexpr Case kGpt2{"gpt2", 50304}, kQwen2{"qwen2", 151936}, kT5{"t5-small", 32128};
+constexpr Vocab kGpt2{"gpt2", 50304}, kQwen2{"qwen2", 151936}, kT5Small{"t5-small", 32128};
 
 // Rows that fill seq_length: with shorter ones the logits of padding are never touched.
 void write_long_rows(const TinyRun& run) {
@@ -44,7 +44,7 @@ void write_long_rows(const TinyRun& run) {
   run.write("train.txt", rows);
 }
 
-void expect_plan_holds(const Case& c, const std::vector<std::string>& layout, int num_ranks) {
+void expect_plan_holds(const Vocab& c, const std::vector<std::string>& layout, int num_ranks) {
   const fs::path folder = fs::absolute(shared_data() / "tokenizers" / c.tokenizer);
   for (const char* precision : {"fp32", "bf16"}) {
     const TinyRun run;
@@ -85,14 +85,14 @@ bool has_tokenizers() { return fs::exists(shared_data() / "tokenizers"); }
 
 TEST(PlanMemory, OfOneRankWithRealTokenizers) {
   if (!has_tokenizers()) GTEST_SKIP() << "no tokenizers in " << shared_data();
-  for (const Case& c : {kGpt2, kQwen2, kT5}) expect_plan_holds(c, {}, 1);
+  for (const Vocab& c : {kGpt2, kQwen2, kT5Small}) expect_plan_holds(c, {}, 1);
 }
 
 TEST(PlanMemory, OfRanksAndTheirSupervisor) {
   if (!has_tokenizers()) GTEST_SKIP() << "no tokenizers in " << shared_data();
   for (const char* layout : {"parallel.dp=2", "parallel.tp=2"})
     expect_plan_holds(kQwen2, {layout}, 2);
-  expect_plan_holds(kT5, {"parallel.dp=2", "parallel.shard=zero3"}, 2);
+  expect_plan_holds(kT5Small, {"parallel.dp=2", "parallel.shard=zero3"}, 2);
 }
 
 // The parts add up, with a tokenizer or without; a run alone has no supervisor.

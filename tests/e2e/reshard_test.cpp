@@ -9,7 +9,7 @@ namespace {
 
 using Sets = std::vector<std::string>;
 
-const Sets kLayouts[] = {
+const Sets kOtherLayouts[] = {
     {"parallel.dp=1"},
     {"parallel.dp=4"},
     {"parallel.dp=4", "parallel.shard=zero3"},
@@ -20,11 +20,6 @@ const Sets kLayouts[] = {
 // From, into: every layout on both sides. All 36 are run by tests/interop/reshard_interop.py.
 constexpr int kPairs[][2] = {{0, 2}, {0, 5}, {1, 3}, {2, 0}, {2, 4},
                              {3, 1}, {4, 2}, {5, 3}, {5, 5}};
-
-Sets with(Sets sets, const Sets& more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
-}
 
 TEST(Reshard, AnyLayoutContinuesInAnother) {
   const TinyRun run;
@@ -37,9 +32,9 @@ TEST(Reshard, AnyLayoutContinuesInAnother) {
   for (const auto& [from, into] : kPairs) {
     const std::string source = fmt::format("from{}", from);
     if (!std::filesystem::exists(run.dir(source)))
-      run.train_well(with(with(exact, kLayouts[from]), {"name=" + source}));
+      run.train_well(with(with(exact, kOtherLayouts[from]), {"name=" + source}));
     const std::string name = fmt::format("{}into{}", source, into);
-    run.train_well(with(with(exact, kLayouts[into]), {"name=" + name}),
+    run.train_well(with(with(exact, kOtherLayouts[into]), {"name=" + name}),
                    {"--resume", run.checkpoint(20, source).string()});
     EXPECT_EQ(hash_of(run.dir(name)), hash) << name;
     EXPECT_EQ(metric_texts(run.dir(name), "loss"), Sets(losses.begin() + 20, losses.end())) << name;

@@ -20,7 +20,7 @@ std::vector<std::string> long_run(const TinyRun& run, const std::string& name) {
           "data.eval=[" + (run / "eval.txt").string() + "]"};
 }
 
-void expect_same_run(const TinyRun& run, const std::string& a, const std::string& b) {
+void expect_equal_runs(const TinyRun& run, const std::string& a, const std::string& b) {
   EXPECT_EQ(hash_of(run.dir(a)), hash_of(run.dir(b)));
   EXPECT_EQ(hash_of(run.dir(a) / "final"), hash_of(run.dir(b) / "final"));
   EXPECT_EQ(hash_of(run.dir(a) / "checkpoints/best"), hash_of(run.dir(b) / "checkpoints/best"));
@@ -138,7 +138,7 @@ TEST(Resume, SignalsAtManyTimesChangeNothing) {
   }
   EXPECT_GE(stops, 2);
   run.train_well(long_run(run, "stopped"));
-  expect_same_run(run, "whole", "stopped");
+  expect_equal_runs(run, "whole", "stopped");
 }
 
 // A signal may come before the first step, between steps or while the end is written.
@@ -157,7 +157,7 @@ TEST(Resume, SignalAtARandomTimeEndsInOrder) {
         << ended.err;
   }
   run.train_well(sets);
-  expect_same_run(run, "whole", "random");
+  expect_equal_runs(run, "whole", "random");
 }
 
 TEST(Resume, KilledRunResumesFromItsLastCheckpoint) {
@@ -171,7 +171,7 @@ TEST(Resume, KilledRunResumesFromItsLastCheckpoint) {
     EXPECT_TRUE(ended.signal == SIGKILL || ended.exit_code == 0);
   }
   run.train_well(long_run(run, "killed"));
-  expect_same_run(run, "whole", "killed");
+  expect_equal_runs(run, "whole", "killed");
 }
 
 TEST(Resume, RaisedStepsContinue) {

@@ -13,7 +13,7 @@ struct Precision {
   const char* name;
   std::vector<std::string> sets;
 };
-void PrintTo(const Precision& p, std::ostream* out) { *out << p.name; }
+std::ostream& operator<<(std::ostream& out, const Precision& p) { return out << p.name; }
 
 class SameBits : public ::testing::TestWithParam<Precision> {
  protected:

@@ -14,23 +14,12 @@
 #include <thread>
 
 #include "base/stop.h"
-#include "tests/e2e/tiny_run.h"
+#include "tests/e2e/disturbed_run.h"
 
 namespace weft::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-size_t num_steps(const TinyRun& run, const std::string& name) {
-  return metric_texts(run.dir(name), "loss").size();
-}
-
-std::vector<pid_t> children_of(pid_t pid) {
-  std::istringstream words(slurp(fmt::format("/proc/{0}/task/{0}/children", pid)));
-  std::vector<pid_t> found;
-  for (pid_t child = 0; words >> child;) found.push_back(child);
-  return found;
-}
 
 // Sends it, and returns the end, which must come soon.
 Ended stop(Program& program, int signal) {

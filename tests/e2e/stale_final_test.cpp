@@ -10,12 +10,6 @@
 namespace weft::testing {
 namespace {
 
-std::string weights_of(const std::filesystem::path& path) {
-  const std::string text = hash_of(path);
-  const size_t at = text.find("weights ");
-  return at == std::string::npos ? "none" : text.substr(at, text.find('\n', at) - at);
-}
-
 // The last checkpoint is saved before final/ is replaced: killed between the two, the run has all
 // its steps and the model of its earlier end.
 TEST(StaleFinal, IsReplacedWhereTheRunWasKilledBefore) {

@@ -31,7 +31,7 @@ Json status_json(const fs::path& dir) {
   return parse_json(ended.out, "the status");
 }
 
-std::string state_of(const fs::path& dir) { return status_json(dir).at("state").as_string(); }
+std::string told_state_of(const fs::path& dir) { return status_json(dir).at("state").as_string(); }
 
 bool has_file(const TinyRun& run) { return fs::exists(run.dir() / ".status.json"); }
 
@@ -161,7 +161,7 @@ TEST(Status, OfARunThatASecondSignalEnded) {
   expect_parts(after.at("cause").as_string(), {"a second signal ended the run at once"});
   EXPECT_EQ(after.at("last_event").at("event").as_string(), "failed");
   fs::remove(run.dir() / ".status.json");
-  EXPECT_EQ(state_of(run.dir()), "failed");
+  EXPECT_EQ(told_state_of(run.dir()), "failed");
 }
 
 // Nobody has taken the directory yet.
@@ -173,10 +173,10 @@ TEST(Status, OfARunThatWaitsForNodes) {
     return fs::exists(dir / ".status.json") &&
            contains(status_json(dir).dump(), "waiting for nodes: 1 of 2 joined (");
   }));
-  EXPECT_EQ(state_of(dir), "starting");
+  EXPECT_EQ(told_state_of(dir), "starting");
   expect_parts(ask(dir).out, {"nodes: starting\n", "note", "waiting for nodes: 1 of 2 joined ("});
   EXPECT_EQ(waits.train().wait().exit_code, 75);
-  EXPECT_EQ(state_of(dir), "failed");
+  EXPECT_EQ(told_state_of(dir), "failed");
   expect_parts(ask(dir).out, {"cause", "1 of 2 nodes joined within 3 s"});
 }
 
@@ -242,20 +242,20 @@ TEST(Status, OfDamagedFiles) {
   for (const std::string& bytes :
        {std::string(), noise, lies, std::string(2 << 20, '['), std::string("{\"state\": 1}")}) {
     spoil(file, bytes);
-    EXPECT_EQ(state_of(run.dir()), "finished") << bytes.substr(0, 40);
+    EXPECT_EQ(told_state_of(run.dir()), "finished") << bytes.substr(0, 40);
     EXPECT_FALSE(contains(ask(run.dir()).out, "\x1b"));
   }
   fs::remove(file);
   fs::create_directory(file);
-  EXPECT_EQ(state_of(run.dir()), "finished");
+  EXPECT_EQ(told_state_of(run.dir()), "finished");
   fs::remove(file);
   ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);  // nobody writes into it
-  EXPECT_EQ(state_of(run.dir()), "finished");
+  EXPECT_EQ(told_state_of(run.dir()), "finished");
   fs::remove(file);
   spoil(metrics, noise + std::string(1 << 20, 'x'));
   EXPECT_TRUE(status_json(run.dir()).at("step").is_null());
   spoil(events, noise);
-  EXPECT_EQ(state_of(run.dir()), "failed");
+  EXPECT_EQ(told_state_of(run.dir()), "failed");
   EXPECT_FALSE(contains(ask(run.dir()).out, "\x1b"));
 }
 

@@ -143,6 +143,11 @@ std::map<std::string, std::string> bytes_below(const std::filesystem::path& dir)
   return files;
 }
 
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
 void flip_in_the_middle(const std::filesystem::path& file) {
   std::string bytes = slurp(file);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
@@ -154,6 +159,12 @@ std::string hash_of(const std::filesystem::path& path) {
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_TRUE(contains(ended.out, "weights ")) << ended.out;
   return ended.out;
+}
+
+std::string weights_of(const std::filesystem::path& path) {
+  const std::string text = hash_of(path);
+  const size_t at = text.find("weights ");
+  return at == std::string::npos ? "none" : text.substr(at, text.find('\n', at) - at);
 }
 
 }  // namespace weft::testing

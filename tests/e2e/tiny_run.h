@@ -41,6 +41,9 @@ class TinyRun {
   TemporaryFolder folder_;
 };
 
+// Sets of a run, and more, which win.
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more);
+
 // Every row has its own loss line; `key` as text, so that equal text means equal bits.
 std::vector<std::string> metric_texts(const std::filesystem::path& run_dir, const std::string& key);
 std::vector<Json> metric_lines(const std::filesystem::path& run_dir);
@@ -50,5 +53,6 @@ std::map<std::string, std::string> bytes_below(const std::filesystem::path& dir)
 void flip_in_the_middle(const std::filesystem::path& file);  // a bit of it
 // What `weft hash` prints.
 std::string hash_of(const std::filesystem::path& path);
+std::string weights_of(const std::filesystem::path& path);  // the line of these; "none"
 
 }  // namespace weft::testing

@@ -16,7 +16,8 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kB = 2, kT = 9, kHeads = 4, kHeadDim = 4, kC = kHeads * kHeadDim, kVocab = 70;
+constexpr int64_t kCutRows = 2, kCutPositions = 9, kCutHeads = 4, kCutHeadDim = 4,
+                  kCutChannels = kCutHeads * kCutHeadDim, kCutVocab = 70;
 
 // One attention between products.
 struct Choice {
@@ -28,31 +29,35 @@ struct Choice {
 Graph cut_graph(const Choice& c, const TensorParallel& mesh) {
   Graph graph;
   Builder g(&graph, Dtype::kF32);
-  const Ref ids = g.input("ids", {kB, kT}, Dtype::kI32);
-  const auto weight = [&](const char* name) { return g.parameter(name, {kC, kC}); };
+  const Ref ids = g.input("ids", {kCutRows, kCutPositions}, Dtype::kI32);
+  const auto weight = [&](const char* name) {
+    return g.parameter(name, {kCutChannels, kCutChannels});
+  };
   AttentionCall call;
-  call.heads = {kHeads, kHeads, kHeadDim};
-  call.lengths = g.input("lengths", {kB}, Dtype::kI32);
+  call.heads = {kCutHeads, kCutHeads, kCutHeadDim};
+  call.lengths = g.input("lengths", {kCutRows}, Dtype::kI32);
   call.bias = c.bias;
-  if (c.bias == ScoreBias::kRelative) call.table = g.parameter("table", {6, kHeads});
+  if (c.bias == ScoreBias::kRelative) call.table = g.parameter("table", {6, kCutHeads});
   call.max_distance = 8;
   if (c.drops) {
     call.dropout = {
-        .rate = 0.3, .seed = 9, .site = 1, .rows = g.input("rows", {kB, 2}, Dtype::kI64)};
+        .rate = 0.3, .seed = 9, .site = 1, .rows = g.input("rows", {kCutRows, 2}, Dtype::kI64)};
   }
-  const Ref embed = g.parameter("embed", {kVocab, kC});
+  const Ref embed = g.parameter("embed", {kCutVocab, kCutChannels});
   const Ref x = ops::embedding(g, ids, embed, -1);
   call.values = {ops::linear(g, x, {weight("q"), weight("k"), weight("v")}, {})};
   const Ref attended = ops::attention(g, call);
   const Ref y = ops::linear(g, attended, {weight("o")}, {});
-  add_backward(&graph, ops::head_loss(g, y, embed, g.input("targets", {kB, kT}, Dtype::kI32), 4),
-               Dtype::kF32);
+  add_backward(
+      &graph,
+      ops::head_loss(g, y, embed, g.input("targets", {kCutRows, kCutPositions}, Dtype::kI32), 4),
+      Dtype::kF32);
   apply_tensor_parallel(&graph,
                         {{"embed", {0, 1, true}},
-                         {"q", {0, kHeadDim}},
-                         {"k", {0, kHeadDim}},
-                         {"v", {0, kHeadDim}},
-                         {"o", {1, kHeadDim}},
+                         {"q", {0, kCutHeadDim}},
+                         {"k", {0, kCutHeadDim}},
+                         {"v", {0, kCutHeadDim}},
+                         {"o", {1, kCutHeadDim}},
                          {"table", {1, 1}}},
                         mesh);
   for (Node& node : graph.pass) {
@@ -79,14 +84,14 @@ void each_element(const Portion& p, const Fn& fn) {
 std::string logical_name(const std::string& local) { return local.substr(0, local.find('[')); }
 
 void feed(Executor* e) {
-  for (int64_t i = 0; i < kB * kT; ++i) {
-    e->input<int32_t>("ids")[i] = static_cast<int32_t>(i * 13 % kVocab);
-    e->input<int32_t>("targets")[i] = static_cast<int32_t>(i % kVocab);
+  for (int64_t i = 0; i < kCutRows * kCutPositions; ++i) {
+    e->input<int32_t>("ids")[i] = static_cast<int32_t>(i * 13 % kCutVocab);
+    e->input<int32_t>("targets")[i] = static_cast<int32_t>(i % kCutVocab);
   }
-  e->input<int32_t>("lengths")[0] = kT;
+  e->input<int32_t>("lengths")[0] = kCutPositions;
   e->input<int32_t>("lengths")[1] = 6;
   if (!e->find("rows")) return;
-  for (int64_t i = 0; i < 2 * kB; ++i) e->input<int64_t>("rows")[i] = 3 * i + 1;
+  for (int64_t i = 0; i < 2 * kCutRows; ++i) e->input<int64_t>("rows")[i] = 3 * i + 1;
 }
 
 // One pass of a rank; adds its parts of the gradients to the result.

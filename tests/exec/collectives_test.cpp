@@ -12,12 +12,12 @@ namespace {
 
 // Rows of more columns than are added at a time: every column has its own bias.
 TEST(TensorSum, ABiasFollowsInEveryColumn) {
-  constexpr int64_t kRows = 3, kColumns = 600;
+  constexpr int64_t kNumRows = 3, kColumns = 600;
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
     Graph graph;
-    const Ref sum = graph.add({"sum", {kRows, kColumns}, Dtype::kF32, ValueKind::kInput});
+    const Ref sum = graph.add({"sum", {kNumRows, kColumns}, Dtype::kF32, ValueKind::kInput});
     const Ref bias = graph.add({"bias", {kColumns}, dtype, ValueKind::kParameter});
-    const Ref out = graph.add({"out", {kRows, kColumns}, dtype, ValueKind::kResult});
+    const Ref out = graph.add({"out", {kNumRows, kColumns}, dtype, ValueKind::kResult});
     graph.pass.push_back({&kAllReduceOp, {sum, bias}, {out}, CollectiveAttr{.has_bias = true}, 0});
     const Plan plan = make_plan(std::move(graph), {&ref_kernels(), 1, 1, 2, 1});
     ArenaLayout layout;
@@ -29,12 +29,12 @@ TEST(TensorSum, ABiasFollowsInEveryColumn) {
     mesh.tp = 2;
     mesh.tensor = alone.get();
     Executor e(plan, layout, arena, &pool, mesh);
-    for (int64_t i = 0; i < kRows * kColumns; ++i)
+    for (int64_t i = 0; i < kNumRows * kColumns; ++i)
       e.input<float>("sum")[i] = static_cast<float>(i) / 4;
     for (int64_t c = 0; c < kColumns; ++c)
       store_element(e.find("bias"), dtype, c, static_cast<float>(c % 128));
     e.run_pass({});
-    for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    for (int64_t i = 0; i < kNumRows * kColumns; ++i) {
       const float wanted = static_cast<float>(i) / 4 + static_cast<float>(i % kColumns % 128);
       std::byte rounded[4];
       store_element(rounded, dtype, 0, wanted);

@@ -13,17 +13,17 @@ namespace {
 using testing::kChannels;
 using testing::TracedModel;
 
-constexpr int64_t kWidth = 12;  // not square
+constexpr int64_t kInner = 12;  // not square
 
 // Two stacked weights with biases, side by side, then one back to the channels.
 Ref two_products(Builder& g, Ref x, WeightOrder order) {
   const auto weight = [&](const char* name, int64_t out, int64_t in) {
     return g.parameter(name, order == WeightOrder::kInOut ? Shape{in, out} : Shape{out, in});
   };
-  const Ref a = weight("a", 5, kChannels), b = weight("b", kWidth - 5, kChannels);
+  const Ref a = weight("a", 5, kChannels), b = weight("b", kInner - 5, kChannels);
   const Ref y =
       ops::linear(g, x, {a, b}, {g.parameter("a.bias", {5}), g.parameter("b.bias", {7})}, order);
-  return ops::linear(g, y, {weight("down", kChannels, kWidth)},
+  return ops::linear(g, y, {weight("down", kChannels, kInner)},
                      {g.parameter("down.bias", {kChannels})}, order);
 }
 
@@ -90,12 +90,12 @@ TEST_P(InOut, LossAndGradientsEqualThoseOfTheTransposedWeights) {
   }
 }
 
-std::vector<std::string> all_kernels() {
+std::vector<std::string> in_out_levels() {
   std::vector<std::string> names = {"ref"};
   for (const char* level : available_levels()) names.emplace_back(level);
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, InOut, ::testing::ValuesIn(all_kernels()),
+INSTANTIATE_TEST_SUITE_P(Kernels, InOut, ::testing::ValuesIn(in_out_levels()),
                          [](const auto& p) { return p.param; });
 
 TEST(InOutShapes, WrongOnesAreNamed) {

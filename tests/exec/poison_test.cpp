@@ -98,12 +98,12 @@ TEST_P(Poison, NothingUnwrittenIsRead) {
   }
 }
 
-std::vector<const char*> all_kernels() {
+std::vector<const char*> poison_levels() {
   std::vector<const char*> names = available_levels();
   names.push_back("ref");
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(Levels, Poison, ::testing::ValuesIn(all_kernels()),
+INSTANTIATE_TEST_SUITE_P(Levels, Poison, ::testing::ValuesIn(poison_levels()),
                          [](const auto& p) { return std::string(p.param); });
 
 }  // namespace

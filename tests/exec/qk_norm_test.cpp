@@ -16,12 +16,12 @@ using testing::only;
 using testing::RunResult;
 
 // The activation reads q, k and v of two, one and one heads.
-constexpr HeadShape kHeads{2, 1, 4};
+constexpr HeadShape kNormedHeads{2, 1, 4};
 FeedForward with_qk_norm(int weight_offset) {
   FeedForward s{.up_width = 16};
   s.activation = [=](Builder& g, Ref x) {
-    return ops::qk_norm(g, x, g.parameter("norm.q", {4}), g.parameter("norm.k", {4}), kHeads, 1e-5f,
-                        weight_offset);
+    return ops::qk_norm(g, x, g.parameter("norm.q", {4}), g.parameter("norm.k", {4}), kNormedHeads,
+                        1e-5f, weight_offset);
   };
   return s;
 }
@@ -76,11 +76,11 @@ TEST(QkNormRun, WrongOperandsAreRefused) {
   Builder g(&graph, Dtype::kF32);
   const Ref x = g.input("x", {1, 2, 16}, Dtype::kF32);
   const Ref a = g.parameter("a", {4}), b = g.parameter("b", {4}), c = g.parameter("c", {5});
-  EXPECT_THROW(ops::qk_norm(g, x, a, c, kHeads, 1e-5f), BugError);
-  EXPECT_THROW(ops::qk_norm(g, x, a, a, kHeads, 1e-5f), BugError);
+  EXPECT_THROW(ops::qk_norm(g, x, a, c, kNormedHeads, 1e-5f), BugError);
+  EXPECT_THROW(ops::qk_norm(g, x, a, a, kNormedHeads, 1e-5f), BugError);
   EXPECT_THROW(ops::qk_norm(g, x, a, b, {2, 2, 4}, 1e-5f), BugError);
-  EXPECT_THROW(ops::qk_norm(g, x, a, b, kHeads, 1e-5f, 2), BugError);
-  EXPECT_TRUE(ops::qk_norm(g, x, a, b, kHeads, 1e-5f));
+  EXPECT_THROW(ops::qk_norm(g, x, a, b, kNormedHeads, 1e-5f, 2), BugError);
+  EXPECT_TRUE(ops::qk_norm(g, x, a, b, kNormedHeads, 1e-5f));
 }
 
 }  // namespace

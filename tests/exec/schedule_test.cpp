@@ -33,14 +33,14 @@ int root(const Graph& graph, Ref r) {
   return r.id;
 }
 
-struct Life {
+struct LaneLife {
   int first = 1 << 30, last = -1;
 };
 
 // From the first node that touches a value to the last, where an async node counts until another
 // has waited for it. Computed independently, by walking forward from each node.
-std::map<int, Life> find_lives(const Graph& graph, const Schedule& schedule) {
-  std::map<int, Life> lives;
+std::map<int, LaneLife> find_lives(const Graph& graph, const Schedule& schedule) {
+  std::map<int, LaneLife> lives;
   const int n = static_cast<int>(graph.pass.size());
   for (int t = 0; t < n; ++t) {
     const ScheduledNode& s = schedule.nodes[static_cast<size_t>(t)];
@@ -54,7 +54,7 @@ std::map<int, Life> find_lives(const Graph& graph, const Schedule& schedule) {
     for (const auto* refs : {&node.inputs, &node.outputs}) {
       for (Ref r : *refs) {
         if (!r) continue;
-        Life& life = lives[root(graph, r)];
+        LaneLife& life = lives[root(graph, r)];
         life.first = std::min(life.first, t);
         life.last = std::max(life.last, end);
       }
@@ -71,7 +71,7 @@ TEST_P(Lanes, NothingIsOverwrittenWhileACollectiveUsesIt) {
   const Schedule schedule = make_schedule(graph, graph.pass);
   const MemoryPlan plan = plan_memory(graph, passes);
   ASSERT_GT(schedule.num_async, 4);
-  const std::map<int, Life> lives = find_lives(graph, schedule);
+  const std::map<int, LaneLife> lives = find_lives(graph, schedule);
   int compared = 0;
   for (auto a = lives.begin(); a != lives.end(); ++a) {
     for (auto b = std::next(a); b != lives.end(); ++b) {

@@ -18,7 +18,8 @@ using testing::freeze;
 using testing::trace_decoder;
 using testing::writers;
 
-Graph differentiated(const DecoderShape& shape, const std::vector<std::string>& frozen = {}) {
+Graph differentiated_decoder(const DecoderShape& shape,
+                             const std::vector<std::string>& frozen = {}) {
   Graph graph;
   const Ref losses = trace_decoder(&graph, shape);
   for (const std::string& part : frozen) freeze(&graph, part);
@@ -28,7 +29,7 @@ Graph differentiated(const DecoderShape& shape, const std::vector<std::string>& 
 
 TEST(Autodiff, OneGradientPerParameter) {
   for (bool bias : {false, true}) {
-    const Graph graph = differentiated({.bias = bias, .tied = false});
+    const Graph graph = differentiated_decoder({.bias = bias, .tied = false});
     const auto gradients = graph.of_kind(ValueKind::kGradient);
     EXPECT_EQ(gradients.size(), graph.of_kind(ValueKind::kParameter).size());
     for (Ref r : gradients) {
@@ -43,7 +44,7 @@ TEST(Autodiff, OneGradientPerParameter) {
 }
 
 TEST(Autodiff, TiedParameterHasTwoWritersTheFirstStores) {
-  const Graph graph = differentiated({.tied = true});
+  const Graph graph = differentiated_decoder({.tied = true});
   const auto by = writers(graph, "embed#grad");
   ASSERT_EQ(by.size(), 2u);
   EXPECT_EQ(by[0]->op, &kHeadLossGradOp);
@@ -55,7 +56,7 @@ TEST(Autodiff, TiedParameterHasTwoWritersTheFirstStores) {
 TEST(Autodiff, EveryActivationIsWrittenOnceAndBeforeItIsRead) {
   for (const auto& frozen :
        {std::vector<std::string>{}, {"embed", "0."}, {".k"}, {"norm"}, {"1."}}) {
-    const Graph graph = differentiated({.bias = true}, frozen);
+    const Graph graph = differentiated_decoder({.bias = true}, frozen);
     std::set<int> written;
     for (const Node& n : graph.pass) {
       for (Ref in : n.inputs) {
@@ -71,17 +72,17 @@ TEST(Autodiff, EveryActivationIsWrittenOnceAndBeforeItIsRead) {
 }
 
 TEST(Autodiff, FreezingPrunesTheBackwardPass) {
-  const Graph whole = differentiated({.tied = false});
+  const Graph whole = differentiated_decoder({.tied = false});
   EXPECT_EQ(count(whole, &kAttentionGradOp), 2);
   // Embedding and first layer frozen: the walk ends at the second layer.
-  const Graph half = differentiated({.tied = false}, {"embed", "0."});
+  const Graph half = differentiated_decoder({.tied = false}, {"embed", "0."});
   EXPECT_EQ(count(half, &kAttentionGradOp), 1);
   EXPECT_EQ(count(half, &kEmbeddingGradOp), 0);
   EXPECT_EQ(count(half, &kSwigluGradOp), 1);
   EXPECT_FALSE(half.find("0.q#grad"));
   EXPECT_TRUE(half.find("1.q#grad"));
   // Only the head: no gradient flows at all.
-  const Graph head = differentiated({.tied = false}, {"embed", "0.", "1.", "2."});
+  const Graph head = differentiated_decoder({.tied = false}, {"embed", "0.", "1.", "2."});
   EXPECT_EQ(head.of_kind(ValueKind::kGradient).size(), 1u);
   EXPECT_EQ(count(head, &kRmsNormGradOp), 0);
   EXPECT_FALSE(writers(head, "head#grad")[0]->outputs[1]) << "dx is not wanted";
@@ -89,7 +90,7 @@ TEST(Autodiff, FreezingPrunesTheBackwardPass) {
 
 // The middle of three stacked weights frozen: two runs, each with its column.
 TEST(Autodiff, FrozenPartSplitsTheStackedProduct) {
-  const Graph graph = differentiated({.layers = 1}, {"0.k"});
+  const Graph graph = differentiated_decoder({.layers = 1}, {"0.k"});
   const auto q = writers(graph, "0.q#grad"), v = writers(graph, "0.v#grad");
   ASSERT_EQ(q.size(), 1u);
   ASSERT_EQ(v.size(), 1u);
@@ -97,7 +98,7 @@ TEST(Autodiff, FrozenPartSplitsTheStackedProduct) {
   EXPECT_EQ(q[0]->as<LinearAttr>().column, 0);
   EXPECT_EQ(v[0]->as<LinearAttr>().column, 32 + 16);
   EXPECT_EQ(q[0]->as<LinearAttr>().parts, 1);
-  const Graph together = differentiated({.layers = 1});
+  const Graph together = differentiated_decoder({.layers = 1});
   EXPECT_EQ(writers(together, "0.q#grad")[0], writers(together, "0.v#grad")[0]);
 }
 
@@ -113,7 +114,7 @@ TEST(Autodiff, BackwardCostsTwiceTheForward) {
   trace_decoder(&forward, {.tied = false});
   double once = 0, all = 0;
   for (const Node& n : forward.pass) once += n.op == &kAttentionOp ? 0 : node_flops(forward, n);
-  const Graph graph = differentiated({.tied = false});
+  const Graph graph = differentiated_decoder({.tied = false});
   for (const Node& n : graph.pass) {
     const bool attention = n.op == &kAttentionOp || n.op == &kAttentionGradOp;
     all += attention ? 0 : node_flops(graph, n);
@@ -122,7 +123,7 @@ TEST(Autodiff, BackwardCostsTwiceTheForward) {
 }
 
 TEST(Autodiff, LossSumIsTheResult) {
-  const Graph graph = differentiated({});
+  const Graph graph = differentiated_decoder({});
   ASSERT_TRUE(graph.find("loss_sum"));
   EXPECT_EQ(graph[*graph.find("loss_sum")].dtype, Dtype::kI64);  // limbs of an exact sum
   EXPECT_EQ(graph[*graph.find("loss_sum")].kind, ValueKind::kResult);

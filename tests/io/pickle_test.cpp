@@ -23,11 +23,11 @@ using namespace std::string_literals;
 using testing::error_of;
 using Kind = Pickle::Kind;
 
-std::string refusal(const std::string& bytes) {
+std::string pickle_refusal(const std::string& bytes) {
   return error_of<UserError>([&] { Pickle(bytes, "lie.pkl"); });
 }
 void expect_refused(const std::string& bytes, const std::string& reason) {
-  EXPECT_NE(refusal(bytes).find(reason), std::string::npos) << refusal(bytes);
+  EXPECT_NE(pickle_refusal(bytes).find(reason), std::string::npos) << pickle_refusal(bytes);
 }
 
 TEST(PickleReader, PlainValues) {
@@ -154,7 +154,7 @@ TEST(PickleReader, TruncatedAnywhereIsRefused) {
   const std::string bytes = whole(ordered(dict({{"w", torch.tensor("12345678", {2})}})));
   EXPECT_EQ(Pickle(bytes, "whole").root().num_entries(), 1u);
   for (size_t n = 0; n < bytes.size(); ++n) {
-    EXPECT_NE(refusal(bytes.substr(0, n)).find("lie.pkl"), std::string::npos) << n;
+    EXPECT_NE(pickle_refusal(bytes.substr(0, n)).find("lie.pkl"), std::string::npos) << n;
   }
 }
 

@@ -23,7 +23,7 @@ std::string file_of(const std::string& header, size_t data_bytes) {
   return file + header + std::string(data_bytes, '\1');
 }
 
-std::string refusal(const std::string& file) {
+std::string safetensors_refusal(const std::string& file) {
   return error_of<UserError>([&] { parse_safetensors(file, "lie.safetensors"); });
 }
 
@@ -84,10 +84,12 @@ TEST(Safetensors, TruncatedAnywhereIsRefused) {
   const std::string whole = read_file(folder / "a");
   EXPECT_EQ(parse_safetensors(whole, "whole").tensors.size(), 1u);
   for (size_t n = 0; n < whole.size(); ++n) {
-    EXPECT_NE(refusal(whole.substr(0, n)).find("lie.safetensors"), std::string::npos) << n;
+    EXPECT_NE(safetensors_refusal(whole.substr(0, n)).find("lie.safetensors"), std::string::npos)
+        << n;
   }
-  EXPECT_NE(refusal(whole + "x").find("data section"), std::string::npos);
-  EXPECT_NE(refusal(whole.substr(0, whole.size() - 1)).find("truncated"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(whole + "x").find("data section"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(whole.substr(0, whole.size() - 1)).find("truncated"),
+            std::string::npos);
 }
 
 TEST(Safetensors, FlippedBitsNeverCrash) {
@@ -138,16 +140,18 @@ TEST(Safetensors, InconsistentHeadersAreNamed) {
       {"{\"\xff\":1}", 0, "JSON"},
   };
   for (const auto& lie : kLies) {
-    EXPECT_NE(refusal(file_of(lie.header, lie.data_bytes)).find(lie.complaint), std::string::npos)
-        << lie.header << " gave " << refusal(file_of(lie.header, lie.data_bytes));
+    EXPECT_NE(safetensors_refusal(file_of(lie.header, lie.data_bytes)).find(lie.complaint),
+              std::string::npos)
+        << lie.header << " gave " << safetensors_refusal(file_of(lie.header, lie.data_bytes));
   }
 }
 
 TEST(Safetensors, HugeHeaderLengthIsRefusedWithoutReading) {
-  EXPECT_NE(refusal(std::string(8, '\xff')).find("more than the 100000000"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(std::string(8, '\xff')).find("more than the 100000000"),
+            std::string::npos);
   std::string file(8, '\0');
   file[3] = 1;  // 16 MiB
-  EXPECT_NE(refusal(file + "{}").find("truncated"), std::string::npos);
+  EXPECT_NE(safetensors_refusal(file + "{}").find("truncated"), std::string::npos);
 }
 
 TEST(Safetensors, AFullDiskIsARunError) {

@@ -16,7 +16,7 @@ using testing::ZipBytes;
 
 ZipBytes two_members() { return ZipBytes().add("a/x", "hello").add("a/y", std::string(70, 'y')); }
 
-std::string refusal(const std::string& archive) {
+std::string zip_refusal(const std::string& archive) {
   return error_of<UserError>([&] { parse_zip(archive, "lie.zip"); });
 }
 
@@ -59,7 +59,7 @@ TEST(ZipFile, SizesInAZip64Field) {
   };
   EXPECT_EQ(parse_zip(with(entry), "zip64")[0].end - parse_zip(with(entry), "zip64")[0].begin, 5u);
   entry.replace(32 + 19, 2, little_endian(4, 2));  // the field claims to be shorter
-  EXPECT_NE(refusal(with(entry)).find("lie.zip"), std::string::npos);
+  EXPECT_NE(zip_refusal(with(entry)).find("lie.zip"), std::string::npos);
 }
 
 TEST(ZipFile, ChecksumsAreThoseOfTheBytes) {
@@ -80,9 +80,9 @@ TEST(ZipFile, ChecksumsAreThoseOfTheBytes) {
 TEST(ZipFile, TruncatedAnywhereIsRefused) {
   const std::string archive = two_members().bytes();
   for (size_t n = 0; n < archive.size(); ++n) {
-    EXPECT_NE(refusal(archive.substr(0, n)).find("lie.zip"), std::string::npos) << n;
+    EXPECT_NE(zip_refusal(archive.substr(0, n)).find("lie.zip"), std::string::npos) << n;
   }
-  EXPECT_NE(refusal(archive + "x").find("end record"), std::string::npos);
+  EXPECT_NE(zip_refusal(archive + "x").find("end record"), std::string::npos);
 }
 
 TEST(ZipFile, FlippedBitsStayWithinTheArchive) {
@@ -103,38 +103,39 @@ TEST(ZipFile, FlippedBitsStayWithinTheArchive) {
 TEST(ZipFile, CompressedAndEncryptedMembersAreRefused) {
   ZipBytes zip = two_members();
   zip.members[1].method = 8;
-  EXPECT_NE(refusal(zip.bytes()).find("\"a/y\" is compressed (method 8)"), std::string::npos);
+  EXPECT_NE(zip_refusal(zip.bytes()).find("\"a/y\" is compressed (method 8)"), std::string::npos);
   zip = two_members();
   zip.members[0].flags |= 1;
-  EXPECT_NE(refusal(zip.bytes()).find("is encrypted"), std::string::npos);
+  EXPECT_NE(zip_refusal(zip.bytes()).find("is encrypted"), std::string::npos);
 }
 
 // A zip bomb without compression lets members share their bytes.
 TEST(ZipFile, MembersMayNotOverlap) {
   ZipBytes zip = two_members();
   zip.members[1].name = "a/x";
-  EXPECT_NE(refusal(zip.bytes()).find("listed twice"), std::string::npos);
+  EXPECT_NE(zip_refusal(zip.bytes()).find("listed twice"), std::string::npos);
   // The first member's size covers the second one.
   const std::string size = little_endian(120, 4);
-  EXPECT_NE(refusal(with_entry(two_members(), 0, 20, size + size)).find("inside the member"),
+  EXPECT_NE(zip_refusal(with_entry(two_members(), 0, 20, size + size)).find("inside the member"),
             std::string::npos);
 }
 
 TEST(ZipFile, StatedSizesAndCountsAreNotBelieved) {
   const std::string huge = little_endian(0xfffffff0, 4), all = little_endian(0xffffffff, 4);
-  EXPECT_NE(refusal(with_entry(two_members(), 0, 20, huge + huge)).find("beyond the archive"),
+  EXPECT_NE(zip_refusal(with_entry(two_members(), 0, 20, huge + huge)).find("beyond the archive"),
             std::string::npos);
-  EXPECT_NE(refusal(with_entry(two_members(), 0, 42, huge)).find("no local header"),
+  EXPECT_NE(zip_refusal(with_entry(two_members(), 0, 42, huge)).find("no local header"),
             std::string::npos);
-  EXPECT_NE(refusal(with_entry(two_members(), 0, 20, all + all)).find("beyond the archive"),
+  EXPECT_NE(zip_refusal(with_entry(two_members(), 0, 20, all + all)).find("beyond the archive"),
             std::string::npos);
-  EXPECT_NE(refusal(with_entry(two_members(), 1, 28, little_endian(0xffff, 2))).find("beyond the"),
-            std::string::npos);
+  EXPECT_NE(
+      zip_refusal(with_entry(two_members(), 1, 28, little_endian(0xffff, 2))).find("beyond the"),
+      std::string::npos);
   std::string archive = two_members().bytes();
   const size_t record = archive.size() - 22 - 20 - 56;
   for (const size_t field : {size_t{24}, size_t{32}})
     archive.replace(record + field, 8, std::string(8, '\x7f'));
-  EXPECT_NE(refusal(archive).find("2 entries, but states"), std::string::npos);
+  EXPECT_NE(zip_refusal(archive).find("2 entries, but states"), std::string::npos);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 namespace weft {
 namespace {
 
-OptimizerScalars scalars(int step, bool decay) {
+OptimizerScalars adamw_scalars(int step, bool decay) {
   return OptimizerScalars::from(AdamwScalars{.lr = 1e-2,
                                              .beta1 = 0.9,
                                              .beta2 = 0.999,
@@ -14,8 +14,8 @@ OptimizerScalars scalars(int step, bool decay) {
                                              .bias2 = 1.0 - std::pow(0.999, step)});
 }
 
-void one(const Kernels& kernels, const Context& context, const UpdateTypes& types,
-         const UpdateItem& item, double grad_scale, const OptimizerScalars& s) {
+void adamw_one(const Kernels& kernels, const Context& context, const UpdateTypes& types,
+               const UpdateItem& item, double grad_scale, const OptimizerScalars& s) {
   kernels.adamw(context, {.n = item.n,
                           .dtype = types.dtype,
                           .grad_dtype = types.grad_dtype,
@@ -29,7 +29,7 @@ void one(const Kernels& kernels, const Context& context, const UpdateTypes& type
                           .scalars = s.as<AdamwScalars>()});
 }
 
-const UpdateForm kForm = {"adamw", 2, scalars, one, &DeviceKernels::adamw_list};
+const UpdateForm kForm = {"adamw", 2, adamw_scalars, adamw_one, &DeviceKernels::adamw_list};
 
 TEST(Adamw, EveryLevelAgreesWithRef) { compare_update_levels(kForm); }
 

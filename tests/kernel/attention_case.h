@@ -100,10 +100,4 @@ inline void check_gradient(const AttentionCase& c, const Buffer& qkv, const Buff
       attention_tolerance(c.dtype));
 }
 
-inline std::vector<const Kernels*> tested_kernels_and_ref(Dtype dtype) {
-  std::vector<const Kernels*> all = tested_kernels(dtype);
-  all.push_back(&ref_kernels());
-  return all;
-}
-
 }  // namespace weft

@@ -16,7 +16,7 @@ Form self(Form f) {
   return f;
 }
 
-std::vector<Form> forms() {
+std::vector<Form> cudnn_forms() {
   std::vector<Form> list;
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16}) {
     const bool causal = true;
@@ -53,7 +53,7 @@ class AttentionCudnnForms : public testing::Test {
 };
 
 TEST_F(AttentionCudnnForms, AgreeWithRef) {
-  for (const Form& f : forms()) {
+  for (const Form& f : cudnn_forms()) {
     const FormInputs in(f);
     const Buffer dout = dout_of(f);
     ASSERT_TRUE(suits(f, in)) << f.text();
@@ -138,7 +138,7 @@ Buffer row_of(const Buffer& all, int64_t rows, int64_t b) {
 // A row alone has the bits that it has in its batch: exact mode needs it of the forms that cuDNN
 // has there.
 TEST_F(AttentionCudnnForms, ARowsBitsDoNotDependOnItsBatch) {
-  for (const Form& f : forms()) {
+  for (const Form& f : cudnn_forms()) {
     const FormInputs in(f);
     const Buffer dout = dout_of(f);
     for (const Kernels* kernels : tested_kernels(f.dtype)) {

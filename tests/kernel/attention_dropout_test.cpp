@@ -3,6 +3,7 @@
 
 #include "kernel/dropout.h"
 #include "tests/kernel/attention_case.h"
+#include "tests/kernel/dropout_rows.h"
 #include "tests/kernel/fewer_types.h"
 
 namespace weft {
@@ -10,57 +11,52 @@ namespace {
 
 using Case = AttentionCase;
 
-// (B, 2): epoch and row; never neighbours, one of them beyond 32 bits.
-const TestVector<int64_t>& rows() {
-  static const TestVector<int64_t> list = {1, 17, 1, (int64_t{3} << 32) + 5, 2, 17, 9, 0};
-  return list;
-}
-
-Case dropped(Case c, double rate, int64_t first_head = 0) {
+Case dropped_case(Case c, double rate, int64_t first_head = 0) {
   c.dropout = {
-      .rate = rate, .seed = 42, .site = 3, .first_head = first_head, .rows = rows().data()};
+      .rate = rate, .seed = 42, .site = 3, .first_head = first_head, .rows = dropout_rows().data()};
   return c;
 }
 
-std::vector<Case> cases() {
+std::vector<Case> attention_dropout_cases() {
   std::vector<Case> list;
   for (const Dtype dtype : kAllTypes) {
-    list.push_back(dropped({1, 1, 1, 1, 8, {1}, dtype}, 0.5));
-    list.push_back(dropped({2, 64, 2, 2, 16, {64, 63}, dtype}, 0.1));
-    list.push_back(dropped({3, 65, 4, 2, 10, {65, 0, 1}, dtype}, 0.1, 4));
+    list.push_back(dropped_case({1, 1, 1, 1, 8, {1}, dtype}, 0.5));
+    list.push_back(dropped_case({2, 64, 2, 2, 16, {64, 63}, dtype}, 0.1));
+    list.push_back(dropped_case({3, 65, 4, 2, 10, {65, 0, 1}, dtype}, 0.1, 4));
     // Segments that begin at every place of a square of 16.
     list.push_back(
-        dropped(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}), 0.1));
+        dropped_case(packed({2, 200, 4, 2, 16, {}, dtype}, {{64, 65, 1, 70}, {3, 127, 30}}), 0.1));
     if (dtype == Dtype::kF16) continue;  // its code is that of bf16
-    list.push_back(dropped({1, 130, 3, 1, 64, {130}, dtype}, 0.3));
-    list.push_back(dropped({1, 200, 1, 1, 18, {197}, dtype}, 0.9, 11));
-    list.push_back(dropped({1, 70, 2, 1, 80, {70}, dtype}, 0.2));
-    list.push_back(dropped({1, 40, 1, 1, 128, {33}, dtype}, 0.1));
-    list.push_back(dropped({1, 40, 1, 1, 256, {40}, dtype}, 0.1));
-    list.push_back(dropped(packed({1, 200, 2, 2, 80, {}, dtype}, {{7, 11, 90, 13, 60}}), 0.4, 2));
-    list.push_back(dropped({2, 150, 2, 1, 18, {63, 149}, dtype, {}, true}, 0.1));
-    list.push_back(dropped({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true}, 0.5));
+    list.push_back(dropped_case({1, 130, 3, 1, 64, {130}, dtype}, 0.3));
+    list.push_back(dropped_case({1, 200, 1, 1, 18, {197}, dtype}, 0.9, 11));
+    list.push_back(dropped_case({1, 70, 2, 1, 80, {70}, dtype}, 0.2));
+    list.push_back(dropped_case({1, 40, 1, 1, 128, {33}, dtype}, 0.1));
+    list.push_back(dropped_case({1, 40, 1, 1, 256, {40}, dtype}, 0.1));
+    list.push_back(
+        dropped_case(packed({1, 200, 2, 2, 80, {}, dtype}, {{7, 11, 90, 13, 60}}), 0.4, 2));
+    list.push_back(dropped_case({2, 150, 2, 1, 18, {63, 149}, dtype, {}, true}, 0.1));
+    list.push_back(dropped_case({2, 140, 3, 1, 64, {130, 20}, dtype, {}, true}, 0.5));
   }
   return with_fewer_types_under_asan(list);
 }
 
-Buffer inputs(const Case& c) { return Buffer::random(c.dtype, c.B * c.T * c.width(), 1); }
-Buffer gradients(const Case& c) { return Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2); }
+Buffer random_qkv(const Case& c) { return Buffer::random(c.dtype, c.B * c.T * c.width(), 1); }
+Buffer random_dout(const Case& c) { return Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2); }
 
 TEST(AttentionDropout, EveryLevelAgreesWithRef) {
-  for (const Case& c : cases()) {
-    const Buffer qkv = inputs(c), dout = gradients(c);
+  for (const Case& c : attention_dropout_cases()) {
+    const Buffer qkv = random_qkv(c), dout = random_dout(c);
     check_forward(c, qkv);
     check_gradient(c, qkv, dout);
   }
 }
 
 TEST(AttentionDropout, GradientOfRefIsTheDifference) {
-  for (const Case& c : {dropped({2, 6, 2, 1, 4, {6, 4}}, 0.3),
-                        dropped(packed({2, 6, 2, 1, 4, {}}, {{2, 4}, {1, 2, 2}}), 0.5, 1),
-                        dropped({3, 6, 2, 1, 4, {2, 5, 0}, Dtype::kF32, {}, true}, 0.2)}) {
-    Buffer qkv = inputs(c);
-    const Buffer dout = gradients(c);
+  for (const Case& c : {dropped_case({2, 6, 2, 1, 4, {6, 4}}, 0.3),
+                        dropped_case(packed({2, 6, 2, 1, 4, {}}, {{2, 4}, {1, 2, 2}}), 0.5, 1),
+                        dropped_case({3, 6, 2, 1, 4, {2, 5, 0}, Dtype::kF32, {}, true}, 0.2)}) {
+    Buffer qkv = random_qkv(c);
+    const Buffer dout = random_dout(c);
     Bench bench(1);
     const auto loss = [&] {
       const Outputs result = forward(c, qkv, ref_kernels(), bench);
@@ -102,7 +98,7 @@ std::vector<bool> mask_of(const Case& given, const Kernels& kernels, double* sca
 
 TEST(AttentionDropout, KeepsTheFractionAndScalesIt) {
   for (const double rate : {0.1, 0.5, 0.9}) {
-    const Case c = dropped({4, 64, 8, 2, 64, {64, 64, 64, 64}}, rate);
+    const Case c = dropped_case({4, 64, 8, 2, 64, {64, 64, 64, 64}}, rate);
     double scale = 0;
     const std::vector<bool> want = mask_of(c, ref_kernels(), &scale);
     EXPECT_NEAR(scale, 1 / (1 - rate), 1e-5);
@@ -155,12 +151,12 @@ TEST(AttentionDropout, DrawsArePhilox) {
 // Half of the heads, or one row, have the bits that they have in the whole.
 TEST(AttentionDropout, CutsHaveTheSameBits) {
   for (const Dtype dtype : kAllTypes) {
-    const Case whole = dropped({2, 100, 4, 2, 16, {100, 90}, dtype}, 0.2);
-    const Buffer qkv = inputs(whole), dout = gradients(whole);
+    const Case whole = dropped_case({2, 100, 4, 2, 16, {100, 90}, dtype}, 0.2);
+    const Buffer qkv = random_qkv(whole), dout = random_dout(whole);
     // Heads 2 and 3 with their key/value head, or all of row 1.
-    Case heads = dropped({2, 100, 2, 1, 16, {100, 90}, dtype}, 0.2, 2);
-    Case row = dropped({1, 100, 4, 2, 16, {90}, dtype}, 0.2);
-    row.dropout.rows = rows().data() + 2;
+    Case heads = dropped_case({2, 100, 2, 1, 16, {100, 90}, dtype}, 0.2, 2);
+    Case row = dropped_case({1, 100, 4, 2, 16, {90}, dtype}, 0.2);
+    row.dropout.rows = dropout_rows().data() + 2;
     const auto part = [&](const Buffer& of, const std::vector<int64_t>& columns, int64_t first) {
       const int64_t width = of.size() / (whole.B * whole.T) / whole.D;
       Buffer out(dtype,

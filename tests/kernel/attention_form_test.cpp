@@ -9,16 +9,16 @@ namespace {
 
 using Form = AttentionForm;
 
-const TestVector<int64_t>& dropout_rows() {
+const TestVector<int64_t>& form_rows() {
   static const TestVector<int64_t> list = {1, 17, 2, (int64_t{3} << 32) + 5};
   return list;
 }
-Form dropped(Form f, double rate) {
-  f.dropout = {.rate = rate, .seed = 42, .site = 3, .first_head = 1, .rows = dropout_rows().data()};
+Form dropped_form(Form f, double rate) {
+  f.dropout = {.rate = rate, .seed = 42, .site = 3, .first_head = 1, .rows = form_rows().data()};
   return f;
 }
 
-std::vector<Form> forms() {
+std::vector<Form> attention_forms() {
   std::vector<Form> list;
   for (const Dtype dtype : kAllTypes) {
     const bool causal = true;
@@ -60,20 +60,20 @@ std::vector<Form> forms() {
     list.push_back({1, 70, 90, 2, 1, 80, dtype});
     // Several tiles of the larger heads, with biases.
     list.push_back(with_alibi({1, 100, 100, 2, 2, 96, dtype, causal}, 0, 2));
-    list.push_back(dropped(with_table({1, 140, 70, 1, 1, 128, dtype}, 32, 128), 0.1));
+    list.push_back(dropped_form(with_table({1, 140, 70, 1, 1, 128, dtype}, 32, 128), 0.1));
     list.push_back({1, 40, 50, 1, 1, 128, dtype, false, 9});
     list.push_back(with_table({1, 40, 50, 2, 2, 64, dtype}, 32, 128));
     list.push_back(with_table({1, 40, 50, 2, 2, 64, dtype}, 128, 300));  // as many as a GPU may
     list.push_back(with_table({1, 40, 50, 1, 1, 256, dtype}, 32, 128));
-    list.push_back(dropped({2, 90, 140, 2, 1, 16, dtype, false, 0, {}, {140, 77}}, 0.2));
-    list.push_back(dropped(with_table({2, 90, 90, 2, 2, 16, dtype, causal, 25}, 16, 30), 0.3));
-    list.push_back(dropped(
+    list.push_back(dropped_form({2, 90, 140, 2, 1, 16, dtype, false, 0, {}, {140, 77}}, 0.2));
+    list.push_back(dropped_form(with_table({2, 90, 90, 2, 2, 16, dtype, causal, 25}, 16, 30), 0.3));
+    list.push_back(dropped_form(
         with_segments({2, 100, 120, 2, 1, 16, dtype}, {{40, 60}, {9, 70}}, {{70, 50}, {33, 34}}),
         0.3));
     // Causal by the place in the segments, which begin elsewhere in the source.
-    list.push_back(dropped(with_segments({2, 100, 120, 2, 1, 16, dtype, causal},
-                                         {{40, 60}, {70, 30}}, {{70, 50}, {20, 90}}),
-                           0.3));
+    list.push_back(dropped_form(with_segments({2, 100, 120, 2, 1, 16, dtype, causal},
+                                              {{40, 60}, {70, 30}}, {{70, 50}, {20, 90}}),
+                                0.3));
     // Odd head dims; a table and a window over a source of another length.
     list.push_back({2, 70, 40, 2, 1, 7, dtype, false, 0, {}, {40, 33}});
     list.push_back({1, 140, 140, 1, 1, 65, dtype, causal});
@@ -84,7 +84,7 @@ std::vector<Form> forms() {
 }
 
 TEST(AttentionForm, EveryLevelAgreesWithRef) {
-  for (const Form& f : forms()) {
+  for (const Form& f : attention_forms()) {
     const FormInputs in(f);
     const Buffer dout = dout_of(f);
     compare_levels(
@@ -115,7 +115,7 @@ TEST(AttentionForm, GradientOfRefIsTheDifference) {
         with_table({2, 4, 7, 2, 2, 4, f32, false, 0, {}, {7, 3}}, 8, 5),
         with_segments({2, 5, 6, 2, 1, 4, f32}, {{2, 3}, {1, 2, 2}}, {{4, 2}, {2, 1}}),
         with_table(with_segments({1, 6, 7, 2, 2, 4, f32}, {{2, 4}}, {{4, 3}}), 8, 5),
-        dropped(with_table({2, 4, 6, 2, 1, 4, f32}, 8, 5), 0.3)}) {
+        dropped_form(with_table({2, 4, 6, 2, 1, 4, f32}, 8, 5), 0.3)}) {
     FormInputs in(f);
     const Buffer dout = dout_of(f);
     Bench bench(1);
@@ -134,12 +134,6 @@ TEST(AttentionForm, GradientOfRefIsTheDifference) {
   }
 }
 
-std::vector<const Kernels*> all_kernels(Dtype dtype) {
-  std::vector<const Kernels*> all = tested_kernels(dtype);
-  all.push_back(&ref_kernels());
-  return all;
-}
-
 // The layout of q, k, v and their gradients does not change bits: BLOOM's heads of (q, k, v), heads
 // before positions, an odd pitch.
 TEST(AttentionForm, StridesDoNotChangeBits) {
@@ -153,9 +147,10 @@ TEST(AttentionForm, StridesDoNotChangeBits) {
     const Layout bloom = {f.T * f.H * 3 * f.D, f.H * 3 * f.D, 3 * f.D, f.D};
     const Layout heads_first = {f.H * f.T * f.D, f.D, f.T * f.D, f.B * f.H * f.T * f.D};
     const Layout odd = {3 * f.T * 57 + 1, 57, 27, f.T * 57};
-    for (const auto& [row, position, head, next] : {bloom, heads_first, odd}) {
-      const auto heads = [&, row = row, position = position, head = head, next = next](
-                             auto* buffer, int64_t which) {
+    for (const Layout& strides : {bloom, heads_first, odd}) {
+      const int64_t row = strides.row, position = strides.position, head = strides.head,
+                    next = strides.next;
+      const auto heads = [&](auto* buffer, int64_t which) {
         using Data = std::remove_pointer_t<decltype(buffer->data())>;
         return StridedHeads<Data>{buffer->at(which * next), row, position, head};
       };
@@ -172,7 +167,7 @@ TEST(AttentionForm, StridesDoNotChangeBits) {
         all.set(next + at, in.k[i]);
         all.set(2 * next + at, in.v[i]);
       });
-      for (const Kernels* kernels : all_kernels(dtype)) {
+      for (const Kernels* kernels : tested_kernels_and_ref(dtype)) {
         if (std::string(kernels->name) == "cuda" && dtype != Dtype::kF32) continue;
         Bench bench(2);
         const Outputs want = attend(f, in, *kernels, bench);
@@ -225,7 +220,7 @@ TEST(AttentionForm, SegmentsAndRowsAreIndependent) {
     const FormInputs in(whole);
     const Buffer dout = dout_of(whole);
     const int64_t width = whole.H * whole.D;
-    for (const Kernels* kernels : all_kernels(dtype)) {
+    for (const Kernels* kernels : tested_kernels_and_ref(dtype)) {
       Bench bench(2);
       const Outputs all = attend(whole, in, *kernels, bench);
       const Outputs dall = gradients(whole, in, all, dout, *kernels, bench);
@@ -274,7 +269,7 @@ TEST(AttentionForm, AWideWindowHasNoEffect) {
     Form f = {1, 150, 150, 2, 1, 16, dtype, true};
     const FormInputs in(f);
     const Buffer dout = dout_of(f);
-    for (const Kernels* kernels : all_kernels(dtype)) {
+    for (const Kernels* kernels : tested_kernels_and_ref(dtype)) {
       if (std::string(kernels->name) == "cuda" && dtype != Dtype::kF32) continue;
       Bench bench(1);
       f.window = 0;
@@ -302,7 +297,7 @@ TEST(AttentionForm, TheTablesGradientIsRoundedOnceOrLeftOut) {
     const Form f = with_table({2, 90, 70, 2, 2, 16, dtype, false, 0, {}, {70, 50}}, 16, 30);
     const FormInputs in(f);
     const Buffer dout = dout_of(f);
-    for (const Kernels* kernels : all_kernels(dtype)) {
+    for (const Kernels* kernels : tested_kernels_and_ref(dtype)) {
       Bench bench(2);
       const Outputs result = attend(f, in, *kernels, bench);
       const Outputs want = gradients(f, in, result, dout, *kernels, bench);
@@ -326,7 +321,7 @@ TEST(AttentionForm, WithoutKeysOutputAndGradientAreZero) {
   const Form f = {2, 140, 140, 2, 1, 16, Dtype::kF32, true, 20, {}, {0, 60}};
   const FormInputs in(f);
   const Buffer dout = dout_of(f);
-  for (const Kernels* kernels : all_kernels(f.dtype)) {
+  for (const Kernels* kernels : tested_kernels_and_ref(f.dtype)) {
     Bench bench(1);
     const Outputs result = attend(f, in, *kernels, bench);
     const Outputs d = gradients(f, in, result, dout, *kernels, bench);

@@ -9,7 +9,7 @@ namespace {
 
 using Case = AttentionCase;
 
-std::vector<Case> cases() {
+std::vector<Case> attention_cases() {
   std::vector<Case> list;
   for (const Dtype dtype : kAllTypes) {
     list.push_back({1, 1, 1, 1, 8, {1}, dtype});
@@ -37,14 +37,14 @@ std::vector<Case> cases() {
 }
 
 TEST(Attention, EveryLevelAgreesWithRef) {
-  for (const Case& c : cases()) {
+  for (const Case& c : attention_cases()) {
     const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
     check_forward(c, qkv);
   }
 }
 
 TEST(Attention, EveryLevelsGradientAgreesWithRef) {
-  for (const Case& c : cases()) {
+  for (const Case& c : attention_cases()) {
     const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
     const Buffer dout = Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2);
     check_gradient(c, qkv, dout);

@@ -128,12 +128,12 @@ TEST(AttentionTorch, EveryLevelAgrees) {
 }
 
 // Where the bucket changes, from the first distance of each to the next.
-struct Change {
+struct BucketChange {
   int64_t distance;
   int bucket;
 };
 void expect_buckets(int count, int64_t max_distance, bool bidirectional,
-                    const std::vector<Change>& changes) {
+                    const std::vector<BucketChange>& changes) {
   const RelativeBuckets buckets = relative_buckets(count, max_distance, bidirectional);
   size_t at = 0;
   for (int64_t distance = -300; distance <= 300; ++distance) {

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMaxPositions = 140;
 
 // Self-attention of rows of q, k and v.
-struct Form {
+struct CachedForm {
   int64_t T, H, G, D;
   Dtype dtype = Dtype::kF32;
   bool is_interleaved = false;
@@ -28,33 +28,33 @@ struct Form {
   }
 };
 
-Form with_alibi(Form f, int64_t first_head, int64_t num_heads) {
+CachedForm cached_alibi(CachedForm f, int64_t first_head, int64_t num_heads) {
   f.bias = {AttentionBias::Kind::kAlibi, first_head, num_heads};
   return f;
 }
-Form with_table(Form f, int buckets, int64_t max_distance) {
+CachedForm cached_table(CachedForm f, int buckets, int64_t max_distance) {
   f.bias.kind = AttentionBias::Kind::kRelative;
   f.bias.buckets = relative_buckets(buckets, max_distance, false);
   return f;
 }
 
 // T: a token, a few, more than a block of queries.
-std::vector<Form> forms() {
-  std::vector<Form> list;
+std::vector<CachedForm> cached_forms() {
+  std::vector<CachedForm> list;
   for (const Dtype dtype : kAllTypes) {
     for (const int64_t T : {1, 3, 70}) {
       list.push_back({T, 4, 2, 16, dtype});
       list.push_back({T, 3, 3, 16, dtype, true});
       list.push_back({T, 2, 1, 16, dtype, false, 20});
-      list.push_back(with_alibi({T, 3, 3, 16, dtype, true}, 4, 12));
-      list.push_back(with_table({T, 2, 2, 16, dtype}, 32, 60));
-      if (dtype == Dtype::kF32) list.push_back(with_alibi({T, 2, 2, 16, dtype, false, 33}, 0, 2));
+      list.push_back(cached_alibi({T, 3, 3, 16, dtype, true}, 4, 12));
+      list.push_back(cached_table({T, 2, 2, 16, dtype}, 32, 60));
+      if (dtype == Dtype::kF32) list.push_back(cached_alibi({T, 2, 2, 16, dtype, false, 33}, 0, 2));
     }
     list.push_back({2, 4, 2, 10, dtype});
     list.push_back({2, 4, 2, 80, dtype});
     list.push_back({3, 4, 2, 128, dtype, false, 1});
     list.push_back({1, 4, 2, 256, dtype});
-    list.push_back(with_table({1, 2, 1, 7, dtype, false, 50}, 16, 40));
+    list.push_back(cached_table({1, 2, 1, 7, dtype, false, 50}, 16, 40));
   }
   return with_fewer_types_under_asan(list);
 }
@@ -64,7 +64,7 @@ std::vector<Form> forms() {
 struct Parts {
   HeadsIn q, k, v;
 };
-Parts parts_of(const Form& f, const Buffer& qkv, int64_t positions, int64_t first) {
+Parts parts_of(const CachedForm& f, const Buffer& qkv, int64_t positions, int64_t first) {
   const int64_t D = f.D, step = f.is_interleaved ? 3 * D : D;
   const auto at = [&](int64_t column) {
     return HeadsIn{qkv.at(first * f.width() + column), positions * f.width(), f.width(), step};
@@ -78,9 +78,9 @@ struct Cache {
 };
 
 // Positions first .. first + T - 1 of rows (B, positions); row b has lengths[b] of these.
-Buffer step(const Form& f, const Buffer& qkv, const Buffer& table, int64_t positions, int64_t first,
-            const TestVector<int32_t>& starts, const TestVector<int32_t>& lengths, Cache* cache,
-            const Kernels& kernels, Bench& bench) {
+Buffer step(const CachedForm& f, const Buffer& qkv, const Buffer& table, int64_t positions,
+            int64_t first, const TestVector<int32_t>& starts, const TestVector<int32_t>& lengths,
+            Cache* cache, const Kernels& kernels, Bench& bench) {
   const auto B = static_cast<int64_t>(lengths.size());
   const Parts parts = parts_of(f, qkv, positions, first);
   Buffer out(f.dtype, B * f.T * f.H * f.D);
@@ -121,11 +121,13 @@ Buffer step(const Form& f, const Buffer& qkv, const Buffer& table, int64_t posit
   return out;
 }
 
-Buffer table_of(const Form& f) { return Buffer::random(f.dtype, f.bias.buckets.count * f.H, 4); }
+Buffer table_of(const CachedForm& f) {
+  return Buffer::random(f.dtype, f.bias.buckets.count * f.H, 4);
+}
 
 // New positions after others that are in the cache; a row without new ones, one with half of them.
 TEST(CachedAttention, EveryLevelAgreesWithRef) {
-  for (const Form& f : forms()) {
+  for (const CachedForm& f : cached_forms()) {
     const TestVector<int32_t> starts = {65, 0, 12}, lengths = {static_cast<int32_t>(f.T),
                                                                static_cast<int32_t>(f.T / 2), 0};
     const Buffer qkv = Buffer::random(f.dtype, 3 * f.T * f.width(), 1), table = table_of(f);
@@ -144,7 +146,7 @@ TEST(CachedAttention, EveryLevelAgreesWithRef) {
 }
 
 // Row b of attention over whole rows.
-Buffer whole_rows(const Form& f, const Buffer& qkv, const Buffer& table, int64_t positions,
+Buffer whole_rows(const CachedForm& f, const Buffer& qkv, const Buffer& table, int64_t positions,
                   const TestVector<int32_t>& lengths, const Kernels& kernels, Bench& bench) {
   const auto B = static_cast<int64_t>(lengths.size());
   Buffer out(f.dtype, B * positions * f.H * f.D);
@@ -174,10 +176,10 @@ Buffer whole_rows(const Form& f, const Buffer& qkv, const Buffer& table, int64_t
 TEST(CachedAttention, PieceByPieceEqualsTheWhole) {
   const int64_t positions = 90;
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
-    for (Form f :
-         {Form{1, 4, 2, 16, dtype}, Form{1, 2, 2, 16, dtype, true, 30},
-          with_alibi({1, 3, 3, 16, dtype, true}, 1, 6), with_table({1, 2, 1, 16, dtype}, 32, 60),
-          with_table({1, 2, 2, 16, dtype, false, 25}, 16, 20)}) {
+    for (CachedForm f : {CachedForm{1, 4, 2, 16, dtype}, CachedForm{1, 2, 2, 16, dtype, true, 30},
+                         cached_alibi({1, 3, 3, 16, dtype, true}, 1, 6),
+                         cached_table({1, 2, 1, 16, dtype}, 32, 60),
+                         cached_table({1, 2, 2, 16, dtype, false, 25}, 16, 20)}) {
       const TestVector<int32_t> lengths = {90, 86};
       const Buffer qkv = Buffer::random(dtype, 2 * positions * f.width(), 1), table = table_of(f);
       for (const Kernels* kernels : tested_kernels_and_ref(dtype)) {
@@ -282,7 +284,7 @@ TEST(CachedAttention, ASourceInTheCacheEqualsTheSource) {
 
 // Rows that are idle in a step keep what their caches hold.
 TEST(CachedAttention, IdleRowsKeepTheirCache) {
-  const Form f = {5, 2, 2, 16};
+  const CachedForm f = {5, 2, 2, 16};
   const Buffer qkv = Buffer::random(f.dtype, 2 * f.T * f.width(), 1), table = table_of(f);
   const Buffer old = Buffer::random(f.dtype, 2 * kMaxPositions * f.G * f.D, 2);
   for (const Kernels* kernels : tested_kernels_and_ref(f.dtype)) {

@@ -103,6 +103,12 @@ inline void expect_close(const Buffer& got, const Buffer& want, Tolerance tolera
   EXPECT_EQ(wrong, 0) << what << ": of " << want.size();
 }
 
+inline std::vector<const Kernels*> tested_kernels_and_ref(Dtype dtype) {
+  std::vector<const Kernels*> all = tested_kernels(dtype);
+  all.push_back(&ref_kernels());
+  return all;
+}
+
 // One operation on given inputs: runs it on a backend and returns what it wrote.
 using Outputs = std::vector<Buffer>;
 using Operation = std::function<Outputs(const Kernels&, Bench&)>;

@@ -8,22 +8,17 @@
 #include <tuple>
 
 #include "tests/kernel/common.h"
+#include "tests/kernel/dropout_rows.h"
 
 namespace weft {
 namespace {
 
-// (B, 2): epoch and row; never neighbours, one of them beyond 32 bits.
-const TestVector<int64_t>& rows() {
-  static const TestVector<int64_t> list = {1, 17, 1, (int64_t{3} << 32) + 5, 2, 17, 9, 0};
-  return list;
-}
-
-struct Case {
+struct DropoutCase {
   int64_t B, T, C;
   double rate = 0.1;
   int64_t first_column = 0;
   Dtype dtype = Dtype::kF32;
-  int64_t first_row = 0;  // of rows()
+  int64_t first_row = 0;  // of dropout_rows()
 
   int64_t size() const { return B * T * C; }
   std::string text() const {
@@ -32,7 +27,7 @@ struct Case {
   }
 };
 
-Buffer dropped(const Case& c, const Buffer& x, const Kernels& kernels, Bench& bench,
+Buffer dropped(const DropoutCase& c, const Buffer& x, const Kernels& kernels, Bench& bench,
                bool in_place = false) {
   Buffer y = in_place ? x : Buffer(c.dtype, c.size());
   kernels.dropout(bench.context(0), {.B = c.B,
@@ -43,21 +38,15 @@ Buffer dropped(const Case& c, const Buffer& x, const Kernels& kernels, Bench& be
                                      .seed = 42,
                                      .site = 3,
                                      .first_column = c.first_column,
-                                     .rows = rows().data() + 2 * c.first_row,
+                                     .rows = dropout_rows().data() + 2 * c.first_row,
                                      .x = in_place ? y.data() : x.data(),
                                      .y = y.data()});
   return y;
 }
 
-std::vector<const Kernels*> all_kernels(Dtype dtype) {
-  std::vector<const Kernels*> all = tested_kernels(dtype);
-  all.push_back(&ref_kernels());
-  return all;
-}
-
 // Columns that begin and end at every place of a group of four and of a vector.
-std::vector<Case> cases() {
-  std::vector<Case> list;
+std::vector<DropoutCase> dropout_cases() {
+  std::vector<DropoutCase> list;
   for (const Dtype dtype : kAllTypes) {
     list.push_back({1, 1, 1, 0.5, 0, dtype});
     for (int64_t first = 0; first < 8; ++first) list.push_back({2, 3, 64, 0.5, first, dtype});
@@ -74,7 +63,7 @@ std::vector<Case> cases() {
 
 TEST(Dropout, EveryLevelHasRefsBits) {
   Bench one(1), two(2), three(3);
-  for (const Case& c : cases()) {
+  for (const DropoutCase& c : dropout_cases()) {
     const Buffer x = Buffer::random(c.dtype, c.size(), 1);
     const Buffer want = dropped(c, x, ref_kernels(), one);
     EXPECT_TRUE(want.guard_intact());
@@ -93,9 +82,9 @@ TEST(Dropout, FollowsTheRule) {
   Bench bench(1);
   for (const auto& [rate, first, last] :
        {std::tuple{0.5, 0x882159c4u, 0x1b5d100cu}, {0.1, 0xbbf97dffu, 0xfffdfd7fu}}) {
-    const Case c = {1, 1001, 32, rate, 100, Dtype::kF32, 1};
+    const DropoutCase c = {1, 1001, 32, rate, 100, Dtype::kF32, 1};
     const Buffer x = Buffer::filled(c.dtype, c.size(), 1.0);
-    for (const Kernels* k : all_kernels(c.dtype)) {
+    for (const Kernels* k : tested_kernels_and_ref(c.dtype)) {
       const Buffer y = dropped(c, x, *k, bench);
       for (int64_t i = 0; i < 32; ++i) {
         EXPECT_EQ(y[i] != 0, (first >> i & 1) != 0) << k->name << " " << i;
@@ -108,7 +97,7 @@ TEST(Dropout, FollowsTheRule) {
 TEST(Dropout, KeepsTheFractionAndScalesIt) {
   Bench bench(1);
   for (const double rate : {0.1, 0.5, 0.9}) {
-    const Case c = {4, 64, 96, rate};
+    const DropoutCase c = {4, 64, 96, rate};
     const Buffer x = Buffer::random(c.dtype, c.size(), 1);
     const Buffer y = dropped(c, x, ref_kernels(), bench);
     const auto scale = static_cast<float>(1 / (1 - rate));
@@ -157,7 +146,7 @@ TEST(Dropout, EveryPartOfTheKeyMatters) {
 }
 
 // Columns and rows of the whole.
-Buffer part_of(const Case& whole, const Case& part, const Buffer& x) {
+Buffer part_of(const DropoutCase& whole, const DropoutCase& part, const Buffer& x) {
   Buffer out(whole.dtype, part.size());
   for (int64_t i = 0; i < part.size(); ++i) {
     const int64_t token = i / part.C + (part.first_row - whole.first_row) * whole.T;
@@ -169,19 +158,19 @@ Buffer part_of(const Case& whole, const Case& part, const Buffer& x) {
 TEST(Dropout, CutsHaveTheSameBits) {
   Bench bench(2);
   for (const Dtype dtype : kAllTypes) {
-    const Case whole = {3, 5, 96, 0.3, 0, dtype};
+    const DropoutCase whole = {3, 5, 96, 0.3, 0, dtype};
     const Buffer x = Buffer::random(dtype, whole.size(), 1);
-    std::vector<Case> parts = {{1, 5, 96, 0.3, 0, dtype, 1}, {2, 5, 96, 0.3, 0, dtype, 1}};
+    std::vector<DropoutCase> parts = {{1, 5, 96, 0.3, 0, dtype, 1}, {2, 5, 96, 0.3, 0, dtype, 1}};
     for (const int64_t first : {0, 24, 48, 72}) parts.push_back({3, 5, 24, 0.3, first, dtype});
     for (const int64_t first : {0, 19, 38, 57}) parts.push_back({3, 5, 19, 0.3, first, dtype});
     parts.push_back({2, 5, 7, 0.3, 41, dtype, 1});  // both
-    for (const Kernels* k : all_kernels(dtype)) {
+    for (const Kernels* k : tested_kernels_and_ref(dtype)) {
       const Buffer all = dropped(whole, x, *k, bench);
-      for (const Case& part : parts) {
+      for (const DropoutCase& part : parts) {
         const Buffer given = part_of(whole, part, x), want = part_of(whole, part, all);
         EXPECT_TRUE(dropped(part, given, *k, bench).same_bits(want)) << part.text() << k->name;
         // Negative controls: other columns, another row.
-        Case wrong = part;
+        DropoutCase wrong = part;
         ++wrong.first_column;
         EXPECT_FALSE(dropped(wrong, given, *k, bench).same_bits(want)) << part.text() << k->name;
         wrong = part;
@@ -194,7 +183,7 @@ TEST(Dropout, CutsHaveTheSameBits) {
 
 // The gradient is the operation itself: the mask is that of the forward pass.
 TEST(Dropout, GradientOfRefIsTheDifference) {
-  const Case c = {2, 3, 7, 0.4, 2};
+  const DropoutCase c = {2, 3, 7, 0.4, 2};
   Buffer x = Buffer::random(c.dtype, c.size(), 1);
   const Buffer dy = Buffer::random(c.dtype, c.size(), 2);
   Bench bench(1);
@@ -210,9 +199,9 @@ TEST(Dropout, GradientOfRefIsTheDifference) {
 // A dropped element is x * 0: an infinity does not vanish in it.
 TEST(Dropout, NonFiniteValuesStayNonFinite) {
   Bench bench(1);
-  const Case c = {1, 3, 41, 0.5};
+  const DropoutCase c = {1, 3, 41, 0.5};
   const Buffer x = Buffer::filled(c.dtype, c.size(), INFINITY);
-  for (const Kernels* k : all_kernels(c.dtype)) {
+  for (const Kernels* k : tested_kernels_and_ref(c.dtype)) {
     const Buffer y = dropped(c, x, *k, bench);
     int64_t nans = 0;
     for (int64_t i = 0; i < c.size(); ++i) {

@@ -101,23 +101,23 @@ TEST(Geglu, GradientOfRefIsTheDifference) {
 // torch 2.15 on a CPU: F.gelu(gate, approximate="tanh") * up, and its gradients for dh = 1.5.
 constexpr double kGate[] = {-6, -3, -1.5, -0.75, -0.125, 0, 0.0625, 0.5, 1, 2.25, 4, 9};
 constexpr double kUp[] = {2, -1, 0.5, 1.5, -3, 4, 1, -0.25, 2.5, -2, 0.75, 1};
-constexpr int64_t kCount = std::size(kGate);
-constexpr double kH[kCount] = {0,
-                               0.00363725424,
-                               -0.0502141714,
-                               -0.255059093,
-                               0.168848395,
-                               0,
-                               0.0328073464,
-                               -0.0864285007,
-                               2.10298014,
-                               -4.44559765,
-                               2.99994755,
-                               9};
-constexpr double kDgate[kCount] = {
+constexpr int64_t kGegluCount = std::size(kGate);
+constexpr double kH[kGegluCount] = {0,
+                                    0.00363725424,
+                                    -0.0502141714,
+                                    -0.255059093,
+                                    0.168848395,
+                                    0,
+                                    0.0328073464,
+                                    -0.0864285007,
+                                    2.10298014,
+                                    -4.44559765,
+                                    2.99994755,
+                                    9};
+constexpr double kDgate[kGegluCount] = {
     0,           0.0173764452, -0.0957831144, 0.00238897651, -1.80353057, 3,
     0.824703932, -0.325263709, 4.06111526,    -3.17974377,   1.12537682,  1.5};
-constexpr double kDup[kCount] = {
+constexpr double kDup[kGegluCount] = {
     0,           -0.00545588136, -0.150642514, -0.255059093, -0.0844241977, 0, 0.0492110178,
     0.518571019, 1.26178801,     3.33419824,   5.9998951,    13.5};
 
@@ -125,16 +125,16 @@ TEST(Geglu, HasTheValuesOfTorch) {
   Bench bench(1);
   std::vector<const Kernels*> all = tested_kernels();
   all.push_back(&ref_kernels());
-  Buffer gate_up(Dtype::kF32, 2 * kCount);
-  for (int64_t i = 0; i < kCount; ++i) gate_up.set(i, kGate[i]);
-  for (int64_t i = 0; i < kCount; ++i) gate_up.set(kCount + i, kUp[i]);
-  const Buffer dh = Buffer::filled(Dtype::kF32, kCount, 1.5);
+  Buffer gate_up(Dtype::kF32, 2 * kGegluCount);
+  for (int64_t i = 0; i < kGegluCount; ++i) gate_up.set(i, kGate[i]);
+  for (int64_t i = 0; i < kGegluCount; ++i) gate_up.set(kGegluCount + i, kUp[i]);
+  const Buffer dh = Buffer::filled(Dtype::kF32, kGegluCount, 1.5);
   for (const Kernels* k : all) {
-    const Outputs got = geglu_both(1, kCount, Dtype::kF32, gate_up, dh, *k, bench);
-    for (int64_t i = 0; i < kCount; ++i) {
+    const Outputs got = geglu_both(1, kGegluCount, Dtype::kF32, gate_up, dh, *k, bench);
+    for (int64_t i = 0; i < kGegluCount; ++i) {
       EXPECT_NEAR(got[0][i], kH[i], 2e-6) << k->name << kGate[i];
       EXPECT_NEAR(got[1][i], kDgate[i], 2e-6) << k->name << kGate[i];
-      EXPECT_NEAR(got[1][kCount + i], kDup[i], 2e-6) << k->name << kGate[i];
+      EXPECT_NEAR(got[1][kGegluCount + i], kDup[i], 2e-6) << k->name << kGate[i];
     }
   }
 }

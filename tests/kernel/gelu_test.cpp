@@ -111,49 +111,49 @@ TEST(Gelu, GradientOfRefIsTheDifference) {
 
 // torch 2.15 on a CPU: F.gelu(x, approximate="none" | "tanh"), and dx for dy = 1.5.
 constexpr double kX[] = {-6, -3, -1.5, -0.75, -0.125, 0, 0.0625, 0.5, 1, 2.25, 4, 9};
-constexpr int64_t kCount = std::size(kX);
-constexpr double kErfY[kCount] = {0,
-                                  -0.00404968858,
-                                  -0.100210816,
-                                  -0.169970512,
-                                  -0.0562827215,
-                                  0,
-                                  0.0328073539,
-                                  0.345731229,
-                                  0.841344714,
-                                  2.22249484,
-                                  3.99987316,
-                                  9};
-constexpr double kErfDx[kCount] = {-5.46830528e-08, -0.0179184824, -0.191203803, 0.00116142211,
-                                   0.601173043,     0.75,          0.824704349,  1.30124271,
-                                   1.6249733,       1.58878469,    1.50075555,   1.5};
-constexpr double kTanhY[kCount] = {0,
-                                   -0.00363725424,
-                                   -0.100428343,
-                                   -0.1700394,
-                                   -0.056282796,
-                                   0,
-                                   0.0328073464,
-                                   0.345714003,
-                                   0.841192007,
-                                   2.22279882,
-                                   3.9999299,
-                                   9};
-constexpr double kTanhDx[kCount] = {0,           -0.0173764452, -0.191566229, 0.00159265101,
-                                    0.601176858, 0.75,          0.824703932,  1.30105484,
-                                    1.62444615,  1.58987188,    1.50050247,   1.5};
+constexpr int64_t kGeluCount = std::size(kX);
+constexpr double kErfY[kGeluCount] = {0,
+                                      -0.00404968858,
+                                      -0.100210816,
+                                      -0.169970512,
+                                      -0.0562827215,
+                                      0,
+                                      0.0328073539,
+                                      0.345731229,
+                                      0.841344714,
+                                      2.22249484,
+                                      3.99987316,
+                                      9};
+constexpr double kErfDx[kGeluCount] = {-5.46830528e-08, -0.0179184824, -0.191203803, 0.00116142211,
+                                       0.601173043,     0.75,          0.824704349,  1.30124271,
+                                       1.6249733,       1.58878469,    1.50075555,   1.5};
+constexpr double kTanhY[kGeluCount] = {0,
+                                       -0.00363725424,
+                                       -0.100428343,
+                                       -0.1700394,
+                                       -0.056282796,
+                                       0,
+                                       0.0328073464,
+                                       0.345714003,
+                                       0.841192007,
+                                       2.22279882,
+                                       3.9999299,
+                                       9};
+constexpr double kTanhDx[kGeluCount] = {0,           -0.0173764452, -0.191566229, 0.00159265101,
+                                        0.601176858, 0.75,          0.824703932,  1.30105484,
+                                        1.62444615,  1.58987188,    1.50050247,   1.5};
 
 TEST(Gelu, HasTheValuesOfTorch) {
   Bench bench(1);
   std::vector<const Kernels*> all = tested_kernels();
   all.push_back(&ref_kernels());
-  Buffer x(Dtype::kF32, kCount);
-  for (int64_t i = 0; i < kCount; ++i) x.set(i, kX[i]);
-  const Buffer dy = Buffer::filled(Dtype::kF32, kCount, 1.5);
+  Buffer x(Dtype::kF32, kGeluCount);
+  for (int64_t i = 0; i < kGeluCount; ++i) x.set(i, kX[i]);
+  const Buffer dy = Buffer::filled(Dtype::kF32, kGeluCount, 1.5);
   for (const Kernels* k : all) {
     for (const bool approximate_tanh : {false, true}) {
       const Outputs got = gelu_both(approximate_tanh, x, dy, *k, bench);
-      for (int64_t i = 0; i < kCount; ++i) {
+      for (int64_t i = 0; i < kGeluCount; ++i) {
         EXPECT_NEAR(got[0][i], (approximate_tanh ? kTanhY : kErfY)[i], 1e-6) << k->name << kX[i];
         EXPECT_NEAR(got[1][i], (approximate_tanh ? kTanhDx : kErfDx)[i], 1e-6) << k->name << kX[i];
       }

@@ -19,11 +19,11 @@ void own_product(const Context& context, const LtCall& call);
 
 namespace {
 
-const Dtype kDtypes[][2] = {{Dtype::kF32, Dtype::kF32},
-                            {Dtype::kBf16, Dtype::kBf16},
-                            {Dtype::kBf16, Dtype::kF32},
-                            {Dtype::kF16, Dtype::kF16},
-                            {Dtype::kF16, Dtype::kF32}};
+const Dtype kOwnDtypes[][2] = {{Dtype::kF32, Dtype::kF32},
+                               {Dtype::kBf16, Dtype::kBf16},
+                               {Dtype::kBf16, Dtype::kF32},
+                               {Dtype::kF16, Dtype::kF16},
+                               {Dtype::kF16, Dtype::kF32}};
 
 // 16-byte aligned elements.
 class Elements {
@@ -92,7 +92,7 @@ class GemmOwn : public testing::Test {
 TEST_F(GemmOwn, HasTheBitsOfOneChain) {
   const int64_t shapes[][3] = {{8, 1, 1}, {24, 17, 16}, {136, 72, 37}, {128, 64, 33}};
   int turn = 0;
-  for (const auto& dtypes : kDtypes) {
+  for (const auto& dtypes : kOwnDtypes) {
     for (const auto& [m, n, k] : shapes) {
       for (int bits = 0; bits < 32; ++bits) {
         const bool is_whole = (bits & 2) == 0;  // n may be any where op(B) is not transposed
@@ -111,7 +111,7 @@ TEST_F(GemmOwn, HasTheBitsOfOneChain) {
 
 // Any m and n: the kernel itself has no step size.
 TEST_F(GemmOwn, EveryCutHasTheBitsOfTheWhole) {
-  for (const auto& dtypes : kDtypes) {
+  for (const auto& dtypes : kOwnDtypes) {
     for (int bits = 0; bits < 8; ++bits) {
       const LtProblem p = problem(200, 101, 50, dtypes, bits);
       Product whole(p);
@@ -142,7 +142,7 @@ TEST_F(GemmOwn, EveryCutHasTheBitsOfTheWhole) {
 
 // The CPU's fp32 products are the same chains: exact mode has the same bits there.
 TEST_F(GemmOwn, HasTheBitsOfTheCpu) {
-  const LtProblem p = problem(104, 40, 700, kDtypes[0], 1);
+  const LtProblem p = problem(104, 40, 700, kOwnDtypes[0], 1);
   Product own(p), cpu(p);
   emulated::own_product({}, own.call());
   GemmArgs g{};  // row-major: the operands in the other order

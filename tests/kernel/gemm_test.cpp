@@ -141,7 +141,7 @@ void run(const Kernels& kernels, const GemmArgs& args, int num_threads) {
   run_in(kernels, args, num_threads, kernels.gemm_workspace(args, num_threads));
 }
 
-const Kernels* gpu() {
+const Kernels* tested_gpu() {
   for (const Kernels* kernels : tested_kernels()) {
     if (std::string(kernels->name) == "cuda") return kernels;
   }
@@ -153,12 +153,12 @@ const Kernels* gpu() {
 template <GemmChoice kChoice>
 const Kernels* gpu_choosing(const char* name) {
   static const Kernels table = [=] {
-    setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);
-    Kernels t = *gpu();
+    setenv("XDG_CACHE_HOME", ::testing::TempDir().c_str(), 1);
+    Kernels t = *tested_gpu();
     t.name = name;
     t.gemm = [](const Context& context, const GemmArgs& args) {
       set_gemm_choice(kChoice);
-      gpu()->gemm(context, args);
+      tested_gpu()->gemm(context, args);
     };
     return t;
   }();
@@ -172,17 +172,17 @@ std::vector<const Kernels*> exact_levels() {
     if (const Kernels* kernels = find_kernels(name)) found.push_back(kernels);
   }
   found.push_back(&planned_kernels());
-  if (gpu()) found.push_back(gpu_choosing<GemmChoice::kExact>("cuda_exact"));
+  if (tested_gpu()) found.push_back(gpu_choosing<GemmChoice::kExact>("cuda_exact"));
   return found;
 }
 
 std::vector<const Kernels*> levels() {
   std::vector<const Kernels*> found = exact_levels();
-  if (gpu()) found.push_back(gpu_choosing<GemmChoice::kFast>("cuda_fast"));
+  if (tested_gpu()) found.push_back(gpu_choosing<GemmChoice::kFast>("cuda_fast"));
   return found;
 }
 
-class GemmTest : public testing::TestWithParam<const Kernels*> {
+class GemmTest : public ::testing::TestWithParam<const Kernels*> {
  protected:
   void expect_close(const Problem& problem, int num_threads = 2) {
     SCOPED_TRACE(describe(problem));
@@ -222,7 +222,7 @@ class GemmTest : public testing::TestWithParam<const Kernels*> {
   }
 };
 
-class GemmBitsTest : public testing::TestWithParam<const Kernels*> {};
+class GemmBitsTest : public ::testing::TestWithParam<const Kernels*> {};
 
 const Dtype kDtypes[][2] = {
     {Dtype::kF32, Dtype::kF32}, {Dtype::kBf16, Dtype::kBf16}, {Dtype::kBf16, Dtype::kF32}};
@@ -477,12 +477,12 @@ TEST_P(GemmTest, WorkspaceIsBounded) {
   }
 }
 
-std::string name_of(const testing::TestParamInfo<const Kernels*>& param) {
+std::string name_of(const ::testing::TestParamInfo<const Kernels*>& param) {
   return param.param->name;
 }
-INSTANTIATE_TEST_SUITE_P(Levels, GemmTest, testing::ValuesIn(levels()), name_of);
-INSTANTIATE_TEST_SUITE_P(Levels, GemmHalfTest, testing::ValuesIn(gpu_levels()), name_of);
-INSTANTIATE_TEST_SUITE_P(Levels, GemmBitsTest, testing::ValuesIn(exact_levels()), name_of);
+INSTANTIATE_TEST_SUITE_P(Levels, GemmTest, ::testing::ValuesIn(levels()), name_of);
+INSTANTIATE_TEST_SUITE_P(Levels, GemmHalfTest, ::testing::ValuesIn(gpu_levels()), name_of);
+INSTANTIATE_TEST_SUITE_P(Levels, GemmBitsTest, ::testing::ValuesIn(exact_levels()), name_of);
 
 }  // namespace
 }  // namespace weft

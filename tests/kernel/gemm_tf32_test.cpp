@@ -69,10 +69,10 @@ Buffer with_fewer_bits(const Buffer& x, int bits, bool is_cut) {
 }
 
 // Restores the initial setting, however a test ends.
-class GemmTf32 : public testing::Test {
+class GemmTf32 : public ::testing::Test {
  protected:
   GemmTf32() {
-    setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);  // measurements are not for others
+    setenv("XDG_CACHE_HOME", ::testing::TempDir().c_str(), 1);  // measurements are not for others
     set_gemm_choice(GemmChoice::kFast);
     set_tf32(false);
   }

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-struct NormCase {
+struct LayerNormCase {
   int64_t R, C;
   Dtype dtype, grad_dtype;
   bool bias, residual, dweight, dbias, accumulate;
@@ -17,8 +17,8 @@ struct NormCase {
   }
 };
 
-std::vector<NormCase> norm_cases() {
-  std::vector<NormCase> list;
+std::vector<LayerNormCase> layernorm_cases() {
+  std::vector<LayerNormCase> list;
   for (const Dtype dtype : kAllTypes) {
     const Dtype f = Dtype::kF32, grad = gradient_types(dtype).back();
     list.push_back({1, 1, dtype, f, true, false, true, true, false});
@@ -37,7 +37,7 @@ std::vector<NormCase> norm_cases() {
 
 struct Operands {
   Buffer x, residual, weight, bias;
-  explicit Operands(const NormCase& c)
+  explicit Operands(const LayerNormCase& c)
       : x(Buffer::random(c.dtype, c.R * c.C, 1)),
         residual(Buffer::random(c.dtype, c.R * c.C, 2)),
         weight(Buffer::random(c.dtype, c.C, 3)),
@@ -45,7 +45,7 @@ struct Operands {
 };
 
 // sum, y, mean, rstd.
-Outputs norm(const NormCase& c, const Operands& in, const Kernels& kernels, Bench& bench) {
+Outputs norm(const LayerNormCase& c, const Operands& in, const Kernels& kernels, Bench& bench) {
   Buffer sum(c.dtype, c.R * c.C), y(c.dtype, c.R * c.C);
   Buffer mean(Dtype::kF32, c.R), rstd(Dtype::kF32, c.R);
   LayerNormArgs args = {.R = c.R,
@@ -74,9 +74,9 @@ Outputs norm(const NormCase& c, const Operands& in, const Kernels& kernels, Benc
 }
 
 // dx, dweight, dbias. Outputs that are not requested stay unchanged.
-Outputs norm_backward(const NormCase& c, const Buffer& dy, const Buffer& s, const Buffer& weight,
-                      const Buffer& mean, const Buffer& rstd, const Kernels& kernels,
-                      Bench& bench) {
+Outputs norm_backward(const LayerNormCase& c, const Buffer& dy, const Buffer& s,
+                      const Buffer& weight, const Buffer& mean, const Buffer& rstd,
+                      const Kernels& kernels, Bench& bench) {
   Buffer dx = Buffer::random(c.dtype, c.R * c.C, 9);  // dsum, overwritten in place
   Buffer dweight = Buffer::random(c.grad_dtype, c.C, 10);
   Buffer dbias = Buffer::random(c.grad_dtype, c.C, 11);
@@ -101,7 +101,7 @@ Outputs norm_backward(const NormCase& c, const Buffer& dy, const Buffer& s, cons
 }
 
 TEST(LayerNorm, EveryLevelAgreesWithRef) {
-  for (const NormCase& c : norm_cases()) {
+  for (const LayerNormCase& c : layernorm_cases()) {
     const Operands in(c);
     compare_levels(
         "layernorm " + c.text(), c.dtype,
@@ -111,7 +111,7 @@ TEST(LayerNorm, EveryLevelAgreesWithRef) {
 }
 
 TEST(LayerNorm, EveryLevelsGradientAgreesWithRef) {
-  for (const NormCase& c : norm_cases()) {
+  for (const LayerNormCase& c : layernorm_cases()) {
     const Operands in(c);
     const Buffer dy = Buffer::random(c.dtype, c.R * c.C, 5);
     Buffer mean(Dtype::kF32, c.R), rstd(Dtype::kF32, c.R);
@@ -130,7 +130,7 @@ TEST(LayerNorm, EveryLevelsGradientAgreesWithRef) {
 
 // A large mean cancels in E[s^2] - E[s]^2; two passes over the row keep the variance accurate.
 TEST(LayerNorm, ALargeMeanKeepsTheVariance) {
-  const NormCase c = {3, 333, Dtype::kF32, Dtype::kF32, true, false, true, true, false};
+  const LayerNormCase c = {3, 333, Dtype::kF32, Dtype::kF32, true, false, true, true, false};
   Operands in(c);
   for (int64_t i = 0; i < c.R * c.C; ++i) in.x.set(i, 4096.0 + static_cast<double>(i % 3 - 1));
   compare_levels(
@@ -140,7 +140,7 @@ TEST(LayerNorm, ALargeMeanKeepsTheVariance) {
 }
 
 TEST(LayerNorm, GradientOfRefIsTheDifference) {
-  const NormCase c = {2, 6, Dtype::kF32, Dtype::kF32, true, true, true, true, false};
+  const LayerNormCase c = {2, 6, Dtype::kF32, Dtype::kF32, true, true, true, true, false};
   Operands in(c);
   const Buffer dy = Buffer::random(c.dtype, c.R * c.C, 5);
   const Buffer dsum = Buffer::random(c.dtype, c.R * c.C, 9);  // as norm_backward has it
@@ -178,7 +178,7 @@ constexpr double kTorchBf16Y[] = {-1.4140625,  -0.5390625,    0.6484375,     -0.
                                   0.443359375, -1.4921875,    0.00288391113, 1.8203125};
 
 struct TorchCase {
-  NormCase c;
+  LayerNormCase c;
   Operands in;
   Buffer dy;
   explicit TorchCase(Dtype dtype)

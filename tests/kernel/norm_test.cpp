@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-struct NormCase {
+struct RmsNormCase {
   int64_t R, C;
   Dtype dtype, grad_dtype;
   bool residual, dweight, accumulate;
@@ -18,8 +18,8 @@ struct NormCase {
   }
 };
 
-std::vector<NormCase> norm_cases() {
-  std::vector<NormCase> list;
+std::vector<RmsNormCase> rmsnorm_cases() {
+  std::vector<RmsNormCase> list;
   for (const Dtype dtype : kAllTypes) {
     const Dtype grad_dtype = gradient_types(dtype).back();
     list.push_back({1, 1, dtype, Dtype::kF32, false, true, false});
@@ -40,7 +40,7 @@ std::vector<NormCase> norm_cases() {
   return list;
 }
 
-Outputs norm(const NormCase& c, const Buffer& x, const Buffer& residual, const Buffer& weight,
+Outputs norm(const RmsNormCase& c, const Buffer& x, const Buffer& residual, const Buffer& weight,
              const Kernels& kernels, Bench& bench) {
   Buffer sum(c.dtype, c.R * c.C), y(c.dtype, c.R * c.C), rstd(Dtype::kF32, c.R);
   RmsNormArgs args = {.R = c.R,
@@ -68,7 +68,7 @@ Outputs norm(const NormCase& c, const Buffer& x, const Buffer& residual, const B
   return {sum, y, rstd};
 }
 
-Outputs norm_backward(const NormCase& c, const Buffer& dy, const Buffer& s, const Buffer& weight,
+Outputs norm_backward(const RmsNormCase& c, const Buffer& dy, const Buffer& s, const Buffer& weight,
                       const Buffer& rstd, const Kernels& kernels, Bench& bench) {
   Buffer dx = Buffer::random(c.dtype, c.R * c.C, 9);  // dsum, overwritten in place
   Buffer dweight = Buffer::random(c.grad_dtype, c.C, 10);
@@ -91,7 +91,7 @@ Outputs norm_backward(const NormCase& c, const Buffer& dy, const Buffer& s, cons
 }
 
 TEST(RmsNorm, EveryLevelAgreesWithRef) {
-  for (const NormCase& c : norm_cases()) {
+  for (const RmsNormCase& c : rmsnorm_cases()) {
     const Buffer x = Buffer::random(c.dtype, c.R * c.C, 1);
     const Buffer residual = Buffer::random(c.dtype, c.R * c.C, 2);
     const Buffer weight = Buffer::random(c.dtype, c.C, 3);
@@ -103,7 +103,7 @@ TEST(RmsNorm, EveryLevelAgreesWithRef) {
 }
 
 TEST(RmsNorm, EveryLevelsGradientAgreesWithRef) {
-  for (const NormCase& c : norm_cases()) {
+  for (const RmsNormCase& c : rmsnorm_cases()) {
     const Buffer dy = Buffer::random(c.dtype, c.R * c.C, 1);
     const Buffer s = Buffer::random(c.dtype, c.R * c.C, 2);
     const Buffer weight = Buffer::random(c.dtype, c.C, 3);
@@ -118,7 +118,7 @@ TEST(RmsNorm, EveryLevelsGradientAgreesWithRef) {
 
 TEST(RmsNorm, GradientOfRefIsTheDifference) {
   for (const int weight_offset : {0, 1}) {
-    const NormCase c = {2, 6, Dtype::kF32, Dtype::kF32, false, true, false, weight_offset};
+    const RmsNormCase c = {2, 6, Dtype::kF32, Dtype::kF32, false, true, false, weight_offset};
     Buffer x = Buffer::random(c.dtype, c.R * c.C, 1);
     Buffer weight = Buffer::random(c.dtype, c.C, 3);
     const Buffer dy = Buffer::random(c.dtype, c.R * c.C, 2);
@@ -136,24 +136,25 @@ TEST(RmsNorm, GradientOfRefIsTheDifference) {
   }
 }
 
-// transformers' Gemma3RMSNorm on torch 2.15: rows and weights below, and their gradients for kDy.
-constexpr double kX[] = {0.5, -1.25, 2, 0.125, -0.75, 3};
-constexpr double kWeight[] = {0.1, -0.2, 0.3, 0, 0.5, -1.5};
-constexpr double kDy[] = {1, 2, -1, 0.5, 1.5, -2};
-constexpr double kY[] = {0.34340775,   -0.624377728, 1.62338209,
-                         0.0780472159, -0.702424943, -0.936566591};
-constexpr double kDx[] = {0.741076112, 0.863352776, -0.59464854,
-                          0.325754017, 1.32345891,  0.949941456};
-constexpr double kDweight[] = {0.312188864, -1.56094432,  -1.24875546,
-                               0.039023608, -0.702424943, -3.74626637};
+// transformers' Gemma3RMSNorm on torch 2.15: rows and weights below, and their gradients for
+// kGemmaDy.
+constexpr double kGemmaX[] = {0.5, -1.25, 2, 0.125, -0.75, 3};
+constexpr double kGemmaWeight[] = {0.1, -0.2, 0.3, 0, 0.5, -1.5};
+constexpr double kGemmaDy[] = {1, 2, -1, 0.5, 1.5, -2};
+constexpr double kGemmaY[] = {0.34340775,   -0.624377728, 1.62338209,
+                              0.0780472159, -0.702424943, -0.936566591};
+constexpr double kGemmaDx[] = {0.741076112, 0.863352776, -0.59464854,
+                               0.325754017, 1.32345891,  0.949941456};
+constexpr double kGemmaDweight[] = {0.312188864, -1.56094432,  -1.24875546,
+                                    0.039023608, -0.702424943, -3.74626637};
 
 TEST(RmsNorm, WithAnOffsetItHasTheValuesOfGemma) {
-  const NormCase c = {1, 6, Dtype::kF32, Dtype::kF32, false, true, false, 1};
+  const RmsNormCase c = {1, 6, Dtype::kF32, Dtype::kF32, false, true, false, 1};
   Buffer x(c.dtype, 6), weight(c.dtype, 6), dy(c.dtype, 6);
   for (int64_t i = 0; i < 6; ++i) {
-    x.set(i, kX[i]);
-    weight.set(i, kWeight[i]);
-    dy.set(i, kDy[i]);
+    x.set(i, kGemmaX[i]);
+    weight.set(i, kGemmaWeight[i]);
+    dy.set(i, kGemmaDy[i]);
   }
   Bench bench(1);
   std::vector<const Kernels*> all = tested_kernels();
@@ -162,9 +163,9 @@ TEST(RmsNorm, WithAnOffsetItHasTheValuesOfGemma) {
     const Outputs got = norm(c, x, x, weight, *k, bench);
     const Outputs gradient = norm_backward(c, dy, x, weight, got[2], *k, bench);
     for (int64_t i = 0; i < 6; ++i) {
-      EXPECT_NEAR(got[1][i], kY[i], 1e-5) << k->name;  // its eps is 1e-6, ours here 1e-5
-      EXPECT_NEAR(gradient[0][i], kDx[i], 1e-5) << k->name;
-      EXPECT_NEAR(gradient[1][i], kDweight[i], 1e-5) << k->name;
+      EXPECT_NEAR(got[1][i], kGemmaY[i], 1e-5) << k->name;  // its eps is 1e-6, ours here 1e-5
+      EXPECT_NEAR(gradient[0][i], kGemmaDx[i], 1e-5) << k->name;
+      EXPECT_NEAR(gradient[1][i], kGemmaDweight[i], 1e-5) << k->name;
     }
   }
 }
@@ -175,7 +176,7 @@ TEST(RmsNorm, AnOffsetIsNotRoundedBeforeTheProduct) {
   const int64_t C = 40;
   Bench bench(1);
   for (const Kernels* k : tested_kernels(Dtype::kBf16)) {
-    const NormCase c = {1, C, Dtype::kBf16, Dtype::kF32, false, true, false, 1};
+    const RmsNormCase c = {1, C, Dtype::kBf16, Dtype::kF32, false, true, false, 1};
     Buffer x(c.dtype, C);
     for (int64_t i = 0; i < C; ++i) x.set(i, i % 2 == 0 ? 1.0 : 1.0078125);
     const Buffer weight = Buffer::filled(c.dtype, C, 0x1p-9);

@@ -4,13 +4,13 @@
 namespace weft {
 namespace {
 
-OptimizerScalars scalars(int step, bool decay) {
+OptimizerScalars sgd_scalars(int step, bool decay) {
   return OptimizerScalars::from(
       SgdScalars{.lr = 1e-2 * step, .momentum = 0.9, .weight_decay = decay ? 0.1 : 0.0});
 }
 
-void one(const Kernels& kernels, const Context& context, const UpdateTypes& types,
-         const UpdateItem& item, double grad_scale, const OptimizerScalars& s) {
+void sgd_one(const Kernels& kernels, const Context& context, const UpdateTypes& types,
+             const UpdateItem& item, double grad_scale, const OptimizerScalars& s) {
   kernels.sgd(context, {.n = item.n,
                         .dtype = types.dtype,
                         .grad_dtype = types.grad_dtype,
@@ -23,8 +23,9 @@ void one(const Kernels& kernels, const Context& context, const UpdateTypes& type
                         .scalars = s.as<SgdScalars>()});
 }
 
-const UpdateForm kWithMomentum = {"sgd", 1, scalars, one, &DeviceKernels::sgd_list};
-const UpdateForm kPlain = {"sgd without momentum", 0, scalars, one, &DeviceKernels::sgd_list};
+const UpdateForm kWithMomentum = {"sgd", 1, sgd_scalars, sgd_one, &DeviceKernels::sgd_list};
+const UpdateForm kPlain = {"sgd without momentum", 0, sgd_scalars, sgd_one,
+                           &DeviceKernels::sgd_list};
 
 TEST(Sgd, EveryLevelAgreesWithRef) {
   compare_update_levels(kWithMomentum);
@@ -41,16 +42,16 @@ TEST(DeviceSgd, AListHasTheBitsOfSingleCalls) {
 // torch.optim.SGD(lr=0.1, weight_decay=0.05) over four steps, torch 2.x on a CPU, fp32:
 // g = g0 * step - 0.5.
 TEST(Sgd, HasTorchsValues) {
-  struct Case {
+  struct TorchRun {
     double momentum;
     std::vector<double> p, buffer;
   };
-  const Case cases[] = {
+  const TorchRun cases[] = {
       {0.0, {0.8801506757736206, -1.065285325050354, -0.40593403577804565, 3.582993507385254}, {}},
       {0.9,
        {0.8502694964408875, -0.1689259111881256, -1.1041640043258667, 3.9222962856292725},
        {1.1667087078094482, -8.322407722473145, 8.265872955322266, -2.9414758682250977}}};
-  for (const Case& c : cases) {
+  for (const TorchRun& c : cases) {
     for (const Kernels* kernels : tested_kernels()) {
       Bench bench(1);
       TestVector<float> p = {1.0f, -2.0f, 0.5f, 3.25f}, buffer(4, 0.0f), grad(4);

@@ -10,8 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLongMs = 30'000;
-
 class AgentJoin : public testing::NodeJob {
  protected:
   AgentJoin() { endpoint_ = listener_->local_endpoint(); }

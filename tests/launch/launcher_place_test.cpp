@@ -3,20 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "base/error.h"
+#include "tests/launch/variables.h"
 
 namespace weft {
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+using testing::Variables;
+using testing::with;
 
 std::optional<LauncherPlace> place_of(const Variables& set) {
-  return find_launcher_place([&](const char* name) -> const char* {
-    const auto found = set.find(name);
-    return found == set.end() ? nullptr : found->second.c_str();
-  });
+  return find_launcher_place(testing::reader_of(set));
 }
 
 Variables torch(const char* rank = "5", const char* size = "8") {
@@ -30,11 +27,6 @@ Variables open_mpi(const char* rank = "5", const char* size = "8") {
           {"OMPI_COMM_WORLD_SIZE", size},
           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
           {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}};
-}
-
-Variables with(Variables a, const Variables& b) {
-  for (const auto& [name, value] : b) a[name] = value;
-  return a;
 }
 
 Variables without(Variables a, const std::string& name) {

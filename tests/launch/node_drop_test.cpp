@@ -7,8 +7,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLongMs = 30'000;
-
 class NodeDrop : public testing::NodeJob {
  protected:
   AgentOptions options() const {

@@ -94,6 +94,8 @@ class Process {
 
 class NodeJob : public ::testing::Test {
  protected:
+  static constexpr int64_t kLongMs = 30'000;
+
   NodeJob() { Secret::random().write_new_file(secret()); }
   std::string secret() const { return folder_ / "secret"; }
 

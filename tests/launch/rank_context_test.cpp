@@ -11,16 +11,16 @@
 namespace weft {
 namespace {
 
-class Variables {
+class ScopedVariables {
  public:
-  explicit Variables(const std::map<std::string, std::string>& values) : values_(values) {
+  explicit ScopedVariables(const std::map<std::string, std::string>& values) : values_(values) {
     for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
   }
-  ~Variables() {
+  ~ScopedVariables() {
     for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
   }
-  Variables(const Variables&) = delete;
-  Variables& operator=(const Variables&) = delete;
+  ScopedVariables(const ScopedVariables&) = delete;
+  ScopedVariables& operator=(const ScopedVariables&) = delete;
 
  private:
   std::map<std::string, std::string> values_;
@@ -46,7 +46,7 @@ TEST(RankContext, IsAbsentWithoutASupervisor) {
 
 TEST(RankContext, CanBeReadRepeatedly) {
   const auto world = world_of_three();
-  const Variables set(variables(*world));
+  const ScopedVariables set(variables(*world));
   for (int i = 0; i < 2; ++i) {
     const auto context = RankContext::from_environment();
     ASSERT_TRUE(context.has_value());
@@ -69,18 +69,18 @@ TEST(RankContext, RejectsInvalidVariables) {
   for (const auto& [name, value] : wrong) {
     auto values = variables(*world);
     values[name] = value;
-    const Variables set(values);
+    const ScopedVariables set(values);
     EXPECT_THROW(RankContext::from_environment(), UserError) << name;
   }
   for (const char* text : {"", "x", "1x", "-1", "99999999999"}) {
     auto values = variables(*world);
     values[kRankVariable] = text;
-    const Variables set(values);
+    const ScopedVariables set(values);
     EXPECT_THROW(RankContext::from_environment(), UserError) << text;
   }
   auto values = variables(*world);
   values.erase(kWorldFdVariable);
-  const Variables set(values);
+  const ScopedVariables set(values);
   EXPECT_THROW(RankContext::from_environment(), UserError);
 }
 

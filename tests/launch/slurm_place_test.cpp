@@ -3,24 +3,25 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "base/error.h"
 #include "launch/slurm_node_list.h"
+#include "tests/launch/variables.h"
 
 namespace weft {
 namespace {
 
-using Names = std::vector<std::string>;
+using testing::Variables;
+using testing::with;
+using SlurmNames = std::vector<std::string>;
 
 // What `scontrol show hostnames` of Slurm 22.05 prints (tests/interop/slurm_interop.py asks it).
 TEST(SlurmNodeList, IsExpanded) {
-  EXPECT_EQ(expand_node_list("n1"), Names({"n1"}));
-  EXPECT_EQ(expand_node_list("n[01-04,7]"), Names({"n01", "n02", "n03", "n04", "n7"}));
-  EXPECT_EQ(expand_node_list("n[8-11],login"), Names({"n8", "n9", "n10", "n11", "login"}));
-  EXPECT_EQ(expand_node_list("n[098-101]"), Names({"n098", "n099", "n100", "n101"}));
-  EXPECT_EQ(expand_node_list("r[0-1]n[1-2]"), Names({"r0n1", "r0n2", "r1n1", "r1n2"}));
-  EXPECT_EQ(expand_node_list("gpu-a.b_c[3]x"), Names({"gpu-a.b_c3x"}));
+  EXPECT_EQ(expand_node_list("n1"), SlurmNames({"n1"}));
+  EXPECT_EQ(expand_node_list("n[01-04,7]"), SlurmNames({"n01", "n02", "n03", "n04", "n7"}));
+  EXPECT_EQ(expand_node_list("n[8-11],login"), SlurmNames({"n8", "n9", "n10", "n11", "login"}));
+  EXPECT_EQ(expand_node_list("n[098-101]"), SlurmNames({"n098", "n099", "n100", "n101"}));
+  EXPECT_EQ(expand_node_list("r[0-1]n[1-2]"), SlurmNames({"r0n1", "r0n2", "r1n1", "r1n2"}));
+  EXPECT_EQ(expand_node_list("gpu-a.b_c[3]x"), SlurmNames({"gpu-a.b_c3x"}));
   EXPECT_EQ(expand_node_list("n[0-65535]").size(), 65536u);
 }
 
@@ -54,13 +55,8 @@ TEST(SlurmNodeList, WhatIsNoListIsRefused) {
   EXPECT_THROW(static_cast<void>(expand_node_list(std::string(2000, 'n'))), UserError);
 }
 
-using Variables = std::map<std::string, std::string>;
-
-std::optional<SlurmPlace> place_of(const Variables& set) {
-  return find_slurm_place([&](const char* name) -> const char* {
-    const auto found = set.find(name);
-    return found == set.end() ? nullptr : found->second.c_str();
-  });
+std::optional<SlurmPlace> slurm_place_of(const Variables& set) {
+  return find_slurm_place(testing::reader_of(set));
 }
 
 Variables srun() {
@@ -69,27 +65,22 @@ Variables srun() {
       {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NODELIST", "n[1-3]"}, {"SLURM_STEP_NODELIST", "n[1-3]"}};
 }
 
-Variables with(Variables a, const Variables& b) {
-  for (const auto& [name, value] : b) a[name] = value;
-  return a;
-}
-
 TEST(SlurmPlace, IsReadFromATask) {
-  const auto place = place_of(srun());
+  const auto place = slurm_place_of(srun());
   ASSERT_TRUE(place);
   EXPECT_EQ(place->task, 1);
   EXPECT_EQ(place->job_id, "17");
-  EXPECT_EQ(place->nodes, Names({"n1", "n2", "n3"}));
+  EXPECT_EQ(place->nodes, SlurmNames({"n1", "n2", "n3"}));
   EXPECT_EQ(place->restart, 0);
-  const auto again = place_of(with(srun(), {{"SLURM_RESTART_COUNT", "2"}}));
+  const auto again = slurm_place_of(with(srun(), {{"SLURM_RESTART_COUNT", "2"}}));
   EXPECT_EQ(again->restart, 2);
   EXPECT_NE(again->id, place->id);
 }
 
 TEST(SlurmPlace, ScriptsAndSingleTasksAreOrdinaryProcesses) {
-  EXPECT_FALSE(place_of({}));
-  EXPECT_FALSE(place_of({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "1"}}));
-  EXPECT_FALSE(place_of(
+  EXPECT_FALSE(slurm_place_of({}));
+  EXPECT_FALSE(slurm_place_of({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "1"}}));
+  EXPECT_FALSE(slurm_place_of(
       with(srun(),
            {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_NODELIST", "n1"}})));
 }
@@ -97,7 +88,7 @@ TEST(SlurmPlace, ScriptsAndSingleTasksAreOrdinaryProcesses) {
 TEST(SlurmPlace, SeveralTasksOnANodeAreRefused) {
   for (const char* tasks : {"6", "2"}) {
     try {
-      static_cast<void>(place_of(with(srun(), {{"SLURM_STEP_NUM_TASKS", tasks}})));
+      static_cast<void>(slurm_place_of(with(srun(), {{"SLURM_STEP_NUM_TASKS", tasks}})));
       FAIL() << tasks;
     } catch (const UserError& e) {
       EXPECT_NE(std::string(e.what()).find("one task per node"), std::string::npos);
@@ -117,10 +108,10 @@ TEST(SlurmPlace, ANodeHasTheNameThatSlurmGivesIt) {
 }
 
 TEST(SlurmPlace, WrongVariablesAreRefused) {
-  EXPECT_THROW(place_of(with(srun(), {{"SLURM_PROCID", "3"}})), UserError);
-  EXPECT_THROW(place_of(with(srun(), {{"SLURM_PROCID", "x"}})), UserError);
-  EXPECT_THROW(place_of(with(srun(), {{"SLURM_STEP_NODELIST", "n[1-"}})), UserError);
-  EXPECT_THROW(place_of(with(srun(), {{"SLURM_STEP_ID", ""}})), UserError);
+  EXPECT_THROW(slurm_place_of(with(srun(), {{"SLURM_PROCID", "3"}})), UserError);
+  EXPECT_THROW(slurm_place_of(with(srun(), {{"SLURM_PROCID", "x"}})), UserError);
+  EXPECT_THROW(slurm_place_of(with(srun(), {{"SLURM_STEP_NODELIST", "n[1-"}})), UserError);
+  EXPECT_THROW(slurm_place_of(with(srun(), {{"SLURM_STEP_ID", ""}})), UserError);
 }
 
 }  // namespace

@@ -5,24 +5,23 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <random>
 #include <thread>
 
 #include "base/error.h"
+#include "tests/net/helpers.h"
 
 namespace weft::testing {
 namespace {
 
-constexpr int64_t kLongMs = 20'000;
-const FrameBounds kBounds = {{1, 1000}};
+const FrameBounds kAgentBounds = {{1, 1000}};
 const Identity kSelf = {"supervisor", "1.2.3"};
 
 // A supervisor's loop in a thread: answers every message of every agent with its own text.
 class Echo {
  public:
   explicit Echo(const Secret& secret, PendingLimits limits = {})
-      : acceptor_("127.0.0.1", "0", secret, kSelf, kBounds, limits),
+      : acceptor_("127.0.0.1", "0", secret, kSelf, kAgentBounds, limits),
         endpoint_(acceptor_.endpoint()),
         thread_([this] { work(); }) {}
   ~Echo() {
@@ -70,7 +69,7 @@ class Echo {
 };
 
 Channel join(const Echo& server, const Secret& secret, const Identity& self = kSelf) {
-  return Channel::connect(server.endpoint(), secret, self, kBounds, kLongMs);
+  return Channel::connect(server.endpoint(), secret, self, kAgentBounds, kLongMs);
 }
 
 void expect_served(const Echo& server, const Secret& secret) {
@@ -87,15 +86,6 @@ bool is_closed_after(const Echo& server, std::string_view bytes, int64_t deadlin
   socket.send_all(bytes.data(), static_cast<int64_t>(bytes.size()));
   char byte;
   return !socket.recv_all(&byte, 1, deadline_ms);
-}
-
-std::string complaint(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 TEST(ChannelAcceptor, ManyAgentsInOneThread) {
@@ -118,7 +108,7 @@ TEST(ChannelAcceptor, ManyAgentsInOneThread) {
 TEST(ChannelAcceptor, WithoutTheSecretTheConnectionIsClosed) {
   const Secret secret = Secret::random();
   Echo server(secret);
-  const std::string why = complaint([&] { join(server, Secret::random()); });
+  const std::string why = complaint<UserError>([&] { join(server, Secret::random()); });
   EXPECT_NE(why.find("closed the connection during the handshake"), std::string::npos) << why;
   EXPECT_TRUE(is_closed_after(server, "GET / HTTP/1.1\r\n\r\n"));
   EXPECT_TRUE(is_closed_after(server, std::string(100'000, '\0')));
@@ -141,7 +131,8 @@ TEST(ChannelAcceptor, ARecordedHandshakeDoesNotOpenAnother) {
   const std::string answer = client.answer(challenge);
   socket.send_all(answer.data(), kAnswerBytes);
   ASSERT_TRUE(socket.recv_all(verdict.data(), kVerdictBytes, kLongMs));
-  const std::string frame = FrameWriter(client.finish(verdict).send, kBounds).write(1, "first");
+  const std::string frame =
+      FrameWriter(client.finish(verdict).send, kAgentBounds).write(1, "first");
   socket.send_all(frame.data(), static_cast<int64_t>(frame.size()));
   std::string reply(kFrameHeaderBytes + 5 + kFrameTagBytes, '\0');
   ASSERT_TRUE(socket.recv_all(reply.data(), static_cast<int64_t>(reply.size()), kLongMs));
@@ -186,7 +177,9 @@ TEST(ChannelAcceptor, AStampedeOfAgents) {
 TEST(ChannelAcceptor, AgentsOfAnotherWeftVersionAreTold) {
   const Secret secret = Secret::random();
   Echo server(secret);
-  const std::string why = complaint([&] { join(server, secret, {"supervisor", "0.9.0"}); });
+  const std::string why = complaint<UserError>([&] {
+    join(server, secret, {"supervisor", "0.9.0"});
+  });
   EXPECT_NE(why.find("is weft 1.2.3 and refuses other builds; this is weft 0.9.0"),
             std::string::npos)
       << why;
@@ -209,9 +202,10 @@ TEST(ChannelAcceptor, AFalseServerIsFound) {
     socket.send_all(std::string(kVerdictBytes, '\1').data(), kVerdictBytes);
   });
   const auto connect = [&] {
-    Channel::connect(parse_endpoint(listener.local_endpoint()), secret, kSelf, kBounds, kLongMs);
+    Channel::connect(parse_endpoint(listener.local_endpoint()), secret, kSelf, kAgentBounds,
+                     kLongMs);
   };
-  const std::string why = complaint(connect);
+  const std::string why = complaint<UserError>(connect);
   EXPECT_NE(why.find("does not know this run's secret: it is not of this run"), std::string::npos);
   thief.join();
 }
@@ -237,10 +231,10 @@ TEST(ChannelAcceptor, RandomBytesFromStrangersAndAgents) {
 
 TEST(ChannelAcceptor, ATakenPortIsAUserError) {
   const Secret secret = Secret::random();
-  const ChannelAcceptor first("127.0.0.1", "0", secret, kSelf, kBounds);
+  const ChannelAcceptor first("127.0.0.1", "0", secret, kSelf, kAgentBounds);
   const std::string port = parse_endpoint(first.endpoint()).port;
-  const auto again = [&] { ChannelAcceptor("127.0.0.1", port, secret, kSelf, kBounds); };
-  EXPECT_NE(complaint(again).find("Address already in use"), std::string::npos);
+  const auto again = [&] { ChannelAcceptor("127.0.0.1", port, secret, kSelf, kAgentBounds); };
+  EXPECT_NE(complaint<UserError>(again).find("Address already in use"), std::string::npos);
 }
 
 }  // namespace

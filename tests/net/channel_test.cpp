@@ -11,20 +11,20 @@
 #include <thread>
 
 #include "base/error.h"
+#include "tests/net/helpers.h"
 
 namespace weft::testing {
 namespace {
 
-constexpr int64_t kLongMs = 20'000;
-const FrameBounds kBounds = {{1, 100}, {2, 4 << 20}};
+const FrameBounds kChannelBounds = {{1, 100}, {2, 4 << 20}};
 
 SessionKeys mirrored(const SessionKeys& keys) { return {keys.receive, keys.send}; }
 
 // Two ends, and a descriptor that writes into the stream of `a` behind its back.
 struct Ends {
   explicit Ends(int pair[2])
-      : a(Socket(pair[0]), keys, kBounds, "peer b"),
-        b(Socket(pair[1]), mirrored(keys), kBounds, "peer a"),
+      : a(Socket(pair[0]), keys, kChannelBounds, "peer b"),
+        b(Socket(pair[1]), mirrored(keys), kChannelBounds, "peer a"),
         behind(::dup(pair[0])) {}
   void inject(std::string_view bytes) const {
     ASSERT_EQ(::send(behind.fd(), bytes.data(), bytes.size(), 0),
@@ -39,16 +39,6 @@ std::unique_ptr<Ends> connected() {
   int pair[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   return std::make_unique<Ends>(pair);
-}
-
-template <typename Function>
-std::string complaint(Function&& function) {
-  try {
-    function();
-  } catch (const PeerError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 TEST(Channel, CarriesFramesBothWays) {
@@ -79,9 +69,10 @@ TEST(Channel, LargeFramesWhileBothSend) {
 TEST(Channel, APeerThatDoesNotReadIsLostAfterTheDeadline) {
   const auto ends = connected();
   const std::string big(4 << 20, 'x');
-  EXPECT_EQ(complaint([&] { ends->a.send(2, big, 50); }),
+  EXPECT_EQ(complaint<PeerError>([&] { ends->a.send(2, big, 50); }),
             "peer b: does not read: a message of kind 2 was not taken within 0.1 s");
-  EXPECT_NE(complaint([&] { ends->a.send(1, "", 50); }), "") << "half a frame is on its way";
+  EXPECT_NE(complaint<PeerError>([&] { ends->a.send(1, "", 50); }), "")
+      << "half a frame is on its way";
 }
 
 TEST(Channel, AQueueIsBounded) {
@@ -92,7 +83,7 @@ TEST(Channel, AQueueIsBounded) {
   const auto queue_often = [&] {
     for (int i = 0; i < 5; ++i) ends->a.queue(2, big);
   };
-  const std::string why = complaint(queue_often);
+  const std::string why = complaint<PeerError>(queue_often);
   EXPECT_NE(why.find("peer b: does not read: "), std::string::npos) << why;
 }
 
@@ -115,19 +106,20 @@ TEST(Channel, ALossIsReportedAfterWhatArrived) {
   ends->a.send(1, "last words", kLongMs);
   ends->a.shut_down();
   EXPECT_EQ(ends->b.receive(kLongMs).payload, "last words");
-  EXPECT_EQ(complaint([&] { std::ignore = ends->b.receive(kLongMs); }),
+  EXPECT_EQ(complaint<PeerError>([&] { std::ignore = ends->b.receive(kLongMs); }),
             "peer a: closed the connection");
 
   ends = connected();
   ends->inject(std::string("\5\0\0\0\1hel", 8));
   ends->a.shut_down();
-  EXPECT_EQ(complaint([&] { std::ignore = ends->b.receive(kLongMs); }),
+  EXPECT_EQ(complaint<PeerError>([&] { std::ignore = ends->b.receive(kLongMs); }),
             "peer a: closed the connection within a message");
 }
 
 TEST(Channel, ADeadlineOfReceiveLosesNothing) {
   const auto ends = connected();
-  EXPECT_EQ(complaint([&] { std::ignore = ends->b.receive(20); }), "peer a: no message in 0.0 s");
+  EXPECT_EQ(complaint<PeerError>([&] { std::ignore = ends->b.receive(20); }),
+            "peer a: no message in 0.0 s");
   ends->a.send(1, "late", kLongMs);
   EXPECT_EQ(ends->b.receive(kLongMs).payload, "late");
 }
@@ -136,21 +128,21 @@ TEST(Channel, ADeadlineOfReceiveLosesNothing) {
 TEST(Channel, InjectedAndReplayedFramesAreFound) {
   for (const int attack : {0, 1, 2}) {
     const auto ends = connected();
-    FrameWriter recorded(ends->keys.send, kBounds);
+    FrameWriter recorded(ends->keys.send, kChannelBounds);
     const std::string frame = recorded.write(1, "pay 1");
     ends->a.send(1, "pay 1", kLongMs);
     EXPECT_EQ(ends->b.receive(kLongMs).payload, "pay 1");
     if (attack == 0) ends->inject(frame);
-    if (attack == 1) ends->inject(FrameWriter(sha256("a guess"), kBounds).write(1, "pay 2"));
+    if (attack == 1) ends->inject(FrameWriter(sha256("a guess"), kChannelBounds).write(1, "pay 2"));
     if (attack == 2) ends->inject(std::string(3000, '\1'));
     ends->a.send(1, "pay 3", kLongMs);
-    const std::string why = complaint([&] { std::ignore = ends->b.receive(kLongMs); });
+    const std::string why = complaint<PeerError>([&] { std::ignore = ends->b.receive(kLongMs); });
     EXPECT_NE(why.find("peer a: refused a message"), std::string::npos) << why;
-    EXPECT_NE(complaint([&] { std::ignore = ends->b.try_receive(); }), "") << "for good";
+    EXPECT_NE(complaint<PeerError>([&] { std::ignore = ends->b.try_receive(); }), "") << "for good";
     const auto send_often = [&] {
       for (int i = 0; i < 100; ++i) ends->a.send(1, "", kLongMs);
     };
-    EXPECT_NE(complaint(send_often), "") << "the sender learns of it";
+    EXPECT_NE(complaint<PeerError>(send_often), "") << "the sender learns of it";
   }
 }
 
@@ -158,11 +150,11 @@ TEST(Channel, ConnectionsThatNobodyTakesEndInTime) {
   const Socket listener = Socket::listen_on("127.0.0.1", "0");  // takes connections, says nothing
   const Secret secret = Secret::random();
   const auto connect = [&] {
-    Channel::connect(parse_endpoint(listener.local_endpoint()), secret, {"supervisor"}, kBounds,
-                     60);
+    Channel::connect(parse_endpoint(listener.local_endpoint()), secret, {"supervisor"},
+                     kChannelBounds, 60);
   };
   const auto start = std::chrono::steady_clock::now();
-  const std::string why = complaint(connect);
+  const std::string why = complaint<PeerError>(connect);
   EXPECT_NE(why.find("no handshake with the supervisor at 127.0.0.1:"), std::string::npos) << why;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }

@@ -12,7 +12,7 @@
 namespace weft::testing {
 namespace {
 
-const FrameBounds kBounds = {{7, 1000}, {8, 1 << 20}, {9, 0}};
+const FrameBounds kFrameBounds = {{7, 1000}, {8, 1 << 20}, {9, 0}};
 
 Digest key_of(uint8_t first) {
   Digest key;
@@ -21,11 +21,11 @@ Digest key_of(uint8_t first) {
 }
 
 struct Pair {
-  FrameWriter writer{key_of(0), kBounds};
-  FrameReader reader{key_of(0), kBounds};
+  FrameWriter writer{key_of(0), kFrameBounds};
+  FrameReader reader{key_of(0), kFrameBounds};
 };
 
-std::string complaint(FrameReader* reader, std::string_view bytes) {
+std::string frame_complaint(FrameReader* reader, std::string_view bytes) {
   try {
     reader->feed(bytes);
     while (reader->next()) continue;
@@ -37,7 +37,7 @@ std::string complaint(FrameReader* reader, std::string_view bytes) {
 
 // Computed with Python's hmac module, and its integers for Poly1305.
 TEST(Frame, BytesOfAnotherImplementation) {
-  FrameWriter writer(key_of(0), kBounds);
+  FrameWriter writer(key_of(0), kFrameBounds);
   EXPECT_EQ(hex(writer.write(7, "hello")), "050000000768656c6c6f21f2cd5dbe458857ec39d62712fae1a4");
   EXPECT_EQ(hex(writer.write(9, "")), "000000000925a453c5ad0123d76ee41dcd05382e66");
 }
@@ -67,14 +67,14 @@ TEST(Frame, ArriveInOrderInAnyPieces) {
 }
 
 TEST(Frame, EveryChangedBitIsFound) {
-  const std::string first = FrameWriter(key_of(0), kBounds).write(7, "a message");
+  const std::string first = FrameWriter(key_of(0), kFrameBounds).write(7, "a message");
   for (size_t bit = 0; bit < 8 * first.size(); ++bit) {
     Pair pair;
     std::string wire = pair.writer.write(7, "a message");
     ASSERT_EQ(wire, first);
     wire[bit / 8] = static_cast<char>(wire[bit / 8] ^ (1 << (bit % 8)));
     wire += pair.writer.write(8, std::string(2000, 'x'));  // a longer length is waited for
-    EXPECT_NE(complaint(&pair.reader, wire), "") << bit;
+    EXPECT_NE(frame_complaint(&pair.reader, wire), "") << bit;
   }
 }
 
@@ -83,22 +83,22 @@ TEST(Frame, RepeatedLostSwappedAndReflectedFramesAreFound) {
   {
     Pair pair;
     const std::string frame = pair.writer.write(7, "once");
-    EXPECT_EQ(complaint(&pair.reader, frame), "");
-    EXPECT_EQ(complaint(&pair.reader, frame), wrong);
+    EXPECT_EQ(frame_complaint(&pair.reader, frame), "");
+    EXPECT_EQ(frame_complaint(&pair.reader, frame), wrong);
   }
   {
     Pair pair;
     const std::string lost = pair.writer.write(7, "lost");
-    EXPECT_EQ(complaint(&pair.reader, pair.writer.write(7, "next")), wrong);
+    EXPECT_EQ(frame_complaint(&pair.reader, pair.writer.write(7, "next")), wrong);
   }
   {
     Pair pair;
     const std::string a = pair.writer.write(7, "a"), b = pair.writer.write(7, "b");
-    EXPECT_EQ(complaint(&pair.reader, b + a), wrong);
+    EXPECT_EQ(frame_complaint(&pair.reader, b + a), wrong);
   }
-  FrameWriter here(key_of(0), kBounds);
-  FrameReader own(key_of(1), kBounds);  // the other direction has another key
-  EXPECT_EQ(complaint(&own, here.write(7, "back")), wrong);
+  FrameWriter here(key_of(0), kFrameBounds);
+  FrameReader own(key_of(1), kFrameBounds);  // the other direction has another key
+  EXPECT_EQ(frame_complaint(&own, here.write(7, "back")), wrong);
 }
 
 TEST(Frame, AfterAFailureNothingIsRead) {
@@ -106,8 +106,8 @@ TEST(Frame, AfterAFailureNothingIsRead) {
   const std::string good = pair.writer.write(7, "good");
   std::string bad = good;
   bad.back() = static_cast<char>(bad.back() ^ 1);
-  EXPECT_NE(complaint(&pair.reader, bad), "");
-  EXPECT_NE(complaint(&pair.reader, good), "");
+  EXPECT_NE(frame_complaint(&pair.reader, bad), "");
+  EXPECT_NE(frame_complaint(&pair.reader, good), "");
   EXPECT_EQ(pair.reader.buffered_bytes(), 0U);
 }
 
@@ -123,7 +123,7 @@ TEST(Frame, LengthsAndKindsOutsideTheBoundsAreRefusedAtOnce) {
   };
   for (const auto& [bytes, wanted] : cases) {
     Pair pair;
-    EXPECT_EQ(complaint(&pair.reader, bytes), wanted);
+    EXPECT_EQ(frame_complaint(&pair.reader, bytes), wanted);
   }
   Pair pair;
   EXPECT_THROW(std::ignore = pair.writer.write(7, std::string(1001, 'x')), BugError);
@@ -152,8 +152,8 @@ TEST(Frame, RandomBytesAreNeverAFrame) {
 
 // Its frames would have the numbers of those that the other one writes.
 TEST(Frame, AWriterThatWasMovedFromWritesNoMore) {
-  FrameWriter first(key_of(0), kBounds), other(key_of(1), kBounds);
-  FrameReader reader(key_of(0), kBounds);
+  FrameWriter first(key_of(0), kFrameBounds), other(key_of(1), kFrameBounds);
+  FrameReader reader(key_of(0), kFrameBounds);
   std::vector<FrameWriter*> moved = {&first};
   reader.feed(first.write(7, "one"));
   FrameWriter second = std::move(first);

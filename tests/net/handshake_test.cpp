@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tests/hex.h"
+#include "tests/net/helpers.h"
 
 namespace weft::testing {
 namespace {
@@ -29,16 +30,6 @@ Nonce nonce_of(uint8_t byte) {
 std::string flipped(std::string bytes, size_t bit) {
   bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
   return bytes;
-}
-
-template <typename Function>
-std::string complaint(Function&& function) {
-  try {
-    function();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 TEST(Handshake, BothSidesDeriveTheSameKeys) {
@@ -104,7 +95,9 @@ TEST(Handshake, EveryChangedBitIsFound) {
   ASSERT_EQ(server.receive(answer), State::kAccepted);
   for (size_t bit = 0; bit < 8 * kVerdictBytes; ++bit) {
     const auto finish = [&] { client.finish(flipped(server.verdict(), bit)); };
-    EXPECT_NE(complaint(finish).find("does not know this run's secret"), std::string::npos) << bit;
+    EXPECT_NE(complaint<UserError>(finish).find("does not know this run's secret"),
+              std::string::npos)
+        << bit;
   }
   for (size_t bit = 0; bit < 8 * kChallengeBytes; ++bit) {
     ServerHandshake fresh(known(), kStore, nonce_of(1));
@@ -113,7 +106,7 @@ TEST(Handshake, EveryChangedBitIsFound) {
       if (fresh.receive(deceived.answer(flipped(challenge, bit))) == State::kAccepted) return;
       throw UserError("refused");
     };
-    EXPECT_NE(complaint(shake), "") << bit;
+    EXPECT_NE(complaint<UserError>(shake), "") << bit;
   }
 }
 
@@ -126,7 +119,7 @@ TEST(Handshake, AReplayedAnswerIsRefused) {
   // The server's side replayed to a client that has another nonce.
   ClientHandshake next(known(), kStore, "the store");
   next.answer(server.challenge());
-  EXPECT_NE(complaint([&] { next.finish(server.verdict()); }), "");
+  EXPECT_NE(complaint<UserError>([&] { next.finish(server.verdict()); }), "");
 }
 
 // A server that knows nothing gives back what it has received.
@@ -135,7 +128,7 @@ TEST(Handshake, AReflectedProofIsRefused) {
   ClientHandshake client(known(), kStore, "the store");
   const std::string answer = client.answer(server.challenge());
   const std::string verdict = "\1" + answer.substr(40, 32) + answer.substr(72);
-  EXPECT_NE(complaint([&] { client.finish(verdict); }), "");
+  EXPECT_NE(complaint<UserError>([&] { client.finish(verdict); }), "");
 }
 
 TEST(Handshake, APartOfAnAnswerIsNone) {
@@ -156,7 +149,7 @@ TEST(Handshake, AnotherProtocolIsRefusedAtItsFirstByte) {
   EXPECT_EQ(server.receive("G"), State::kRefused);
   EXPECT_EQ(server.receive("ET"), State::kRefused);
   ClientHandshake client(known(), kStore, "the store at x:1");
-  EXPECT_EQ(complaint([&] { client.answer("HTTP/1.1 400 Bad Request"); }),
+  EXPECT_EQ(complaint<UserError>([&] { client.answer("HTTP/1.1 400 Bad Request"); }),
             "the store at x:1 does not ask for this run's secret");
 }
 
@@ -165,7 +158,7 @@ TEST(Handshake, AnotherVersionIsReportedToThoseWhoKnowTheSecret) {
   ClientHandshake client(known(), {"supervisor", "1.2.3"}, "the supervisor at x:1");
   EXPECT_EQ(server.receive(client.answer(server.challenge())), State::kRefused);
   EXPECT_EQ(server.refusal(), "is another build of weft: 1.2.3 there, 2.0.0 here");
-  EXPECT_EQ(complaint([&] { client.finish(server.verdict()); }),
+  EXPECT_EQ(complaint<UserError>([&] { client.finish(server.verdict()); }),
             "the supervisor at x:1 is weft 2.0.0 and refuses other builds; this is weft 1.2.3");
 
   ServerHandshake silent(known(), {"supervisor", "2.0.0"});

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <thread>
 
 #include "base/error.h"
@@ -11,21 +10,10 @@
 #include "net/store.h"
 #include "net/store_frame.h"
 #include "net/store_link.h"
+#include "tests/net/helpers.h"
 
 namespace weft::testing {
 namespace {
-
-constexpr int64_t kLongMs = 20'000;
-
-template <typename E>
-std::string complaint(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "";
-}
 
 bool is_closed_after(const StoreServer& server, const std::string& bytes) {
   Socket socket = Socket::connect_to(parse_endpoint(server.endpoint()), kLongMs);

@@ -15,11 +15,13 @@
 #include "base/error.h"
 #include "net/channel_acceptor.h"
 #include "net/slot_client.h"
+#include "tests/net/helpers.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kLongMs = 20'000;
+using testing::kLongMs;
+
 constexpr int64_t kBytes = 3 * static_cast<int64_t>(kSlotChunk) + 17;
 
 std::byte value_at(int64_t step, int64_t i) {

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-void fill(SnapshotSlots& slots, int rank, int slot, int64_t step) {
+void write_step(SnapshotSlots& slots, int rank, int slot, int64_t step) {
   std::byte* bytes = slots.begin(rank, slot, step, 0);
   std::memset(bytes, static_cast<int>(step), 100);
   slots.finish(rank, slot, "step " + std::to_string(step));
@@ -23,11 +23,11 @@ TEST(SnapshotSlots, TheNewestStepThatIsWholeOnEveryRank) {
   const auto slots = SnapshotSlots::create(2);
   EXPECT_FALSE(slots->newest_common());
   for (int r = 0; r < 2; ++r) slots->reserve(r, 100, "layout");
-  fill(*slots, 0, 0, 4);
+  write_step(*slots, 0, 0, 4);
   EXPECT_FALSE(slots->newest_common());
-  fill(*slots, 1, 1, 4);  // which of its slots a rank uses is its own affair
+  write_step(*slots, 1, 1, 4);  // which of its slots a rank uses is its own affair
   EXPECT_EQ(slots->newest_common(), 4);
-  fill(*slots, 0, 1, 6);
+  write_step(*slots, 0, 1, 6);
   EXPECT_EQ(slots->newest_common(), 4);
   static_cast<void>(slots->begin(1, 0, 6, 0));
   EXPECT_EQ(slots->newest_common(), 4);
@@ -44,7 +44,7 @@ TEST(SnapshotSlots, OutliveTheProcessThatWroteThem) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     slots->reserve(0, 100, "of a child");
-    fill(*slots, 0, 0, 7);
+    write_step(*slots, 0, 0, 7);
     static_cast<void>(slots->begin(0, 1, 8, 0));
     ::raise(SIGKILL);
   }
@@ -67,12 +67,12 @@ TEST(SnapshotSlots, OutliveTheProcessThatWroteThem) {
 TEST(SnapshotSlots, AViewKnowsWhetherItsSlotWasTouched) {
   const auto slots = SnapshotSlots::create(1);
   slots->reserve(0, 100, "a");
-  fill(*slots, 0, 0, 1);
-  fill(*slots, 0, 1, 2);
+  write_step(*slots, 0, 0, 1);
+  write_step(*slots, 0, 1, 2);
   const auto view = slots->find(0, 1);
   ASSERT_TRUE(view);
   EXPECT_TRUE(slots->still_holds(0, *view));
-  fill(*slots, 0, 1, 3);  // another slot
+  write_step(*slots, 0, 1, 3);  // another slot
   EXPECT_TRUE(slots->still_holds(0, *view));
   static_cast<void>(slots->begin(0, 0, 1, 1));
   EXPECT_FALSE(slots->still_holds(0, *view));
@@ -88,16 +88,16 @@ TEST(SnapshotSlots, AViewKnowsWhetherItsSlotWasTouched) {
 TEST(SnapshotSlots, AnotherLayoutEmptiesThem) {
   const auto slots = SnapshotSlots::create(1);
   slots->reserve(0, 100, "a");
-  fill(*slots, 0, 0, 1);
+  write_step(*slots, 0, 0, 1);
   slots->reserve(0, 100, "a");
   EXPECT_EQ(slots->newest_common(), 1);
   slots->reserve(0, 200, "a");
   EXPECT_FALSE(slots->newest_common());
-  fill(*slots, 0, 0, 2);
+  write_step(*slots, 0, 0, 2);
   slots->reserve(0, 200, "b");
   EXPECT_FALSE(slots->newest_common());
   EXPECT_EQ(slots->layout(0), "b");
-  fill(*slots, 0, 0, 3);
+  write_step(*slots, 0, 0, 3);
   slots->drop_all();
   EXPECT_FALSE(slots->newest_common());
   EXPECT_EQ(slots->layout(0), "");

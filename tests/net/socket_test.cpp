@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/net/helpers.h"
 
 namespace weft::testing {
 namespace {
-
-constexpr int64_t kLongMs = 20'000;
 
 // A queue that is full drops packets, as a network that is cut does: connect(2) would wait minutes.
 TEST(Socket, ConnectingEndsInTimeWherePacketsAreDropped) {

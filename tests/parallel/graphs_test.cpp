@@ -25,7 +25,7 @@ struct RankChoice {
   Dtype compute = Dtype::kF32;
 };
 
-Cuts cuts(const DecoderShape& s) {
+Cuts cuts_with_head(const DecoderShape& s) {
   Cuts made = {{"embed", {0, 1, true}}, {"head", {0, 1, true}}};
   for (const char* name : {"q", "k", "v", "q.bias", "k.bias", "v.bias"})
     made[fmt::format("0.{}", name)] = {0, s.head_dim};
@@ -51,7 +51,7 @@ Graph graph_of(const RankChoice& c) {
   if (*c.frozen) testing::freeze(&graph, c.frozen);
   add_backward(&graph, losses, Dtype::kF32);
   recompute_cheap_values(&graph);
-  apply_tensor_parallel(&graph, cuts(s), c.tensor);
+  apply_tensor_parallel(&graph, cuts_with_head(s), c.tensor);
   const auto buckets = apply_data_parallel(&graph, c.data);
   stack_parts(&graph);
   add_parameter_gathers(&graph, buckets, c.data);
@@ -78,7 +78,7 @@ const RankChoice kChoices[] = {
      {.dp = 2, .rank = 1, .shard = Shard::kZero2, .num_passes = 4, .is_exact = true, .groups = 4}},
 };
 
-void PrintTo(const RankChoice& c, std::ostream* out) { *out << c.name; }
+std::ostream& operator<<(std::ostream& out, const RankChoice& c) { return out << c.name; }
 
 class RankGraph : public ::testing::TestWithParam<RankChoice> {};
 

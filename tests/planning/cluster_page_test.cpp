@@ -18,7 +18,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kPage = "docs/cluster.md";  // tests run in the root of the repository
-constexpr const char* kRun = "examples/clusters/runs/llama-3.1-8b.yaml";
+constexpr const char* kRunFile = "examples/clusters/runs/llama-3.1-8b.yaml";
 constexpr const char* kCluster = "examples/clusters/10000-h100.yaml";
 
 // A number as the page prints it: "1507", "10,870", "57.8 %", "5.0 h".
@@ -39,7 +39,7 @@ Printed read_number(std::string cell) {
 
 int64_t whole(const std::string& cell) { return std::llround(read_number(cell).value); }
 
-struct Row {
+struct PageRow {
   int64_t ranks = 0, dp = 1, tp = 1;
   bool is_hierarchical = false;
   Printed step_ms, tokens_per_s, mfu, exposed, mtbf_h, from_memory, from_storage;
@@ -58,10 +58,10 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-Row read_row(const std::string& line) {
+PageRow read_row(const std::string& line) {
   const std::vector<std::string> cells = cells_of(line);
   if (cells.size() != 10) throw std::runtime_error("not ten cells: " + line);
-  Row row;
+  PageRow row;
   row.ranks = whole(cells[0]);
   std::smatch parts;
   if (!std::regex_match(cells[1], parts, std::regex(R"(dp ([\d,]+?)(?:, tp (\d+))?)")))
@@ -77,9 +77,9 @@ Row read_row(const std::string& line) {
   return row;
 }
 
-std::vector<Row> read_table() {
+std::vector<PageRow> read_table() {
   std::ifstream page(kPage);
-  std::vector<Row> rows;
+  std::vector<PageRow> rows;
   bool is_table = false;
   for (std::string line; std::getline(page, line);) {
     if (line.starts_with("| ranks | layout | collectives | step ms |")) {
@@ -94,22 +94,22 @@ std::vector<Row> read_table() {
   return rows;
 }
 
-Cluster cluster_of(const Row& row) {
+Cluster cluster_of(const PageRow& row) {
   Cluster cluster = read_cluster(kCluster);
   if (row.is_hierarchical) cluster.algorithm = "hierarchical";
   return cluster;
 }
 
 // As the page says: 16,384 tokens per GPU and step, half as many with tp 8, in one pass.
-ClusterReport plan(const Row& row, const Cluster& cluster) {
+ClusterReport plan(const PageRow& row, const Cluster& cluster) {
   const int64_t tokens_per_gpu = row.tp == 8 ? 8192 : 16384;
-  const RunFile base(kRun, {}, RunFile::Use::kLook);
+  const RunFile base(kRunFile, {}, RunFile::Use::kLook);
   const int64_t rows_per_rank = tokens_per_gpu * row.tp / base.config().data.seq_length;
   const auto set = [](const char* key, int64_t value) {
     return std::string(key) + "=" + std::to_string(value);
   };
   const RunFile file(
-      kRun,
+      kRunFile,
       {set("parallel.dp", row.dp), set("parallel.tp", row.tp),
        set("train.micro_batch", rows_per_rank), set("train.global_batch", rows_per_rank * row.dp)},
       RunFile::Use::kLook);
@@ -122,7 +122,7 @@ struct Compared {
   double planned;
 };
 
-std::vector<Compared> compare(const Row& row, const ClusterReport& r) {
+std::vector<Compared> compare(const PageRow& row, const ClusterReport& r) {
   return {{"step ms", row.step_ms, 1e3 * r.times.step},
           {"tokens/s per rank", row.tokens_per_s,
            r.tokens_per_s() / static_cast<double>(r.layout.num_ranks())},
@@ -134,10 +134,10 @@ std::vector<Compared> compare(const Row& row, const ClusterReport& r) {
 }
 
 TEST(ClusterPage, TheTableIsWhatIsPlanned) {
-  const std::vector<Row> rows = read_table();
+  const std::vector<PageRow> rows = read_table();
   ASSERT_GE(rows.size(), 8u);
   std::set<int64_t> sizes;
-  for (const Row& row : rows) {
+  for (const PageRow& row : rows) {
     sizes.insert(row.ranks);
     const ClusterReport r = plan(row, cluster_of(row));
     EXPECT_EQ(r.layout.num_ranks(), row.ranks);
@@ -153,7 +153,7 @@ TEST(ClusterPage, TheTableIsWhatIsPlanned) {
 
 // A link that is a tenth slower shows wherever communication is exposed.
 TEST(ClusterPage, ASlowerLinkWouldShow) {
-  for (const Row& row : read_table()) {
+  for (const PageRow& row : read_table()) {
     if (row.ranks != 512) continue;
     Cluster cluster = cluster_of(row);
     (row.tp > 1 ? cluster.inside : cluster.between).gb_per_s *= 0.9;

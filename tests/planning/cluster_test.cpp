@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "planning/node_cost.h"
+#include "tests/expect_part.h"
 #include "tests/io/temporary_folder.h"
 
 namespace weft {
@@ -17,10 +18,6 @@ device: {peak_tflops: 100, copy_gb_per_s: 1000, tflops_bf16: [50]}
 
 std::string refused(const std::string& text) {
   return testing::error_of<UserError>([&] { parse_cluster(text, "c.yaml"); });
-}
-
-void expect_part(const std::string& text, const char* part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(ClusterFile, ExamplesAreRead) {
@@ -43,11 +40,11 @@ TEST(ClusterFile, FewKeysAreEnough) {
 
 TEST(ClusterFile, EveryComplaintIsShownWithItsLine) {
   const std::string text = refused("nodes: 0\nbandwidth: 5\ndevice:\n  memory_gbs: 80\n");
-  expect_part(text, "c.yaml:1");
-  expect_part(text, "unknown key bandwidth");
-  expect_part(text, "did you mean \"device.memory_gb\"");
-  expect_part(text, "devices_per_node");
-  expect_part(text, "device.peak_tflops");
+  testing::expect_part(text, "c.yaml:1");
+  testing::expect_part(text, "unknown key bandwidth");
+  testing::expect_part(text, "did you mean \"device.memory_gb\"");
+  testing::expect_part(text, "devices_per_node");
+  testing::expect_part(text, "device.peak_tflops");
 }
 
 TEST(ClusterFile, SpeedsMustMatchTheirSizes) {
@@ -55,21 +52,23 @@ TEST(ClusterFile, SpeedsMustMatchTheirSizes) {
     return "nodes: 1\ndevices_per_node: 1\ndevice: {peak_tflops: 1, copy_gb_per_s: 1" + device +
            "}\n";
   };
-  expect_part(refused(with("")), "products have no speed");
-  expect_part(refused(with(", product_gflop: [1, 2], tflops_bf16: [5]")),
-              "device.tflops_bf16 has 1 speeds, wanted 2");
-  expect_part(refused(with(", tflops_fp32: [5, 6]")), "has 2 speeds, wanted 1");
-  expect_part(refused(with(", product_gflop: [2, 2], tflops_bf16: [5, 6]")), "2 follows 2");
-  expect_part(refused(with(", attention_gflop: [2, 1], tflops_bf16: [5]")), "1 follows 2");
-  expect_part(refused(with(", tflops_bf16: [0]")), "tflops_bf16");
-  expect_part(refused(with(", tflops_bf16: [.inf]")), "tflops_bf16");
-  expect_part(refused(with(", tflops_bf16: [5], communication_share: 1.5")), "communication_share");
+  testing::expect_part(refused(with("")), "products have no speed");
+  testing::expect_part(refused(with(", product_gflop: [1, 2], tflops_bf16: [5]")),
+                       "device.tflops_bf16 has 1 speeds, wanted 2");
+  testing::expect_part(refused(with(", tflops_fp32: [5, 6]")), "has 2 speeds, wanted 1");
+  testing::expect_part(refused(with(", product_gflop: [2, 2], tflops_bf16: [5, 6]")),
+                       "2 follows 2");
+  testing::expect_part(refused(with(", attention_gflop: [2, 1], tflops_bf16: [5]")), "1 follows 2");
+  testing::expect_part(refused(with(", tflops_bf16: [0]")), "tflops_bf16");
+  testing::expect_part(refused(with(", tflops_bf16: [.inf]")), "tflops_bf16");
+  testing::expect_part(refused(with(", tflops_bf16: [5], communication_share: 1.5")),
+                       "communication_share");
 }
 
 TEST(ClusterFile, LinksAreNeededWhereRanksUseThem) {
   const std::string device = "device: {peak_tflops: 1, copy_gb_per_s: 1, tflops_bf16: [5]}\n";
-  expect_part(refused("nodes: 1\ndevices_per_node: 2\n" + device), "inside.gb_per_s");
-  expect_part(refused("nodes: 2\ndevices_per_node: 1\n" + device), "between.gb_per_s");
+  testing::expect_part(refused("nodes: 1\ndevices_per_node: 2\n" + device), "inside.gb_per_s");
+  testing::expect_part(refused("nodes: 2\ndevices_per_node: 1\n" + device), "between.gb_per_s");
 }
 
 TEST(ClusterFile, IsBounded) {
@@ -100,8 +99,8 @@ TEST(NodeCosts, ProductsAttentionAndBytes) {
   EXPECT_DOUBLE_EQ(costs.of({Cost::Unit::kAttention, 1e12, 0}).seconds, 0.02);
   EXPECT_DOUBLE_EQ(costs.of({Cost::Unit::kProducts, 0, 1e9}).seconds, 0.001);
   EXPECT_EQ(costs.of({Cost::Unit::kProducts, 0, 1e9}).kind, CostKind::kMemory);
-  expect_part(testing::error_of<UserError>([&] { NodeCosts(d, Dtype::kF32); }),
-              "no device.tflops_fp32");
+  testing::expect_part(testing::error_of<UserError>([&] { NodeCosts(d, Dtype::kF32); }),
+                       "no device.tflops_fp32");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/expect_part.h"
 #include "tests/io/temporary_folder.h"
 
 namespace weft {
@@ -33,10 +34,6 @@ std::string refused(const Model& m, int64_t exact_tp, int64_t tp = 1) {
   return testing::error_of<UserError>([&] { layout(m, exact_tp, tp); });
 }
 
-void expect_part(const std::string& text, const char* part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
-
 // The default copies nothing.
 TEST(ExactTp, IsByDefaultTheLargestThatDividesAll) {
   EXPECT_EQ(layout(*model(8, 2, 64), 0).exact_tp, 2);
@@ -59,7 +56,7 @@ TEST(ExactTp, MayBeAMultipleOfTheKeyValueHeads) {
 TEST(ExactTp, OtherValuesAreRefusedWithTheAdmissibleOnes) {
   const auto expect = [](int heads, int kv_heads, int width, int64_t exact_tp, const char* good) {
     const std::string text = refused(*model(heads, kv_heads, width), exact_tp);
-    expect_part(text, "must be a power of two up to 8 that divides the model's heads");
+    testing::expect_part(text, "must be a power of two up to 8 that divides the model's heads");
     EXPECT_TRUE(text.ends_with(std::string("admissible: ") + good)) << text;
   };
   expect(8, 2, 64, 3, "1, 2, 4, 8");
@@ -73,10 +70,10 @@ TEST(ExactTp, OtherValuesAreRefusedWithTheAdmissibleOnes) {
 // A tp beyond the default names the exact_tp that would do.
 TEST(ExactTp, IsNamedWhereTpNeedsAnother) {
   const std::string text = refused(*model(8, 2, 64), 0, 4);
-  expect_part(text, "parallel.tp=4 must divide exact_tp=2");
-  expect_part(text, "admissible values of parallel.tp: 1, 2; or set parallel.exact_tp=4");
-  expect_part(refused(*model(8, 8, 64), 4, 8), "or set parallel.exact_tp=8");
-  expect_part(refused(*model(16, 16, 64), 0, 16), "exact mode has at most 8 leaves");
+  testing::expect_part(text, "parallel.tp=4 must divide exact_tp=2");
+  testing::expect_part(text, "admissible values of parallel.tp: 1, 2; or set parallel.exact_tp=4");
+  testing::expect_part(refused(*model(8, 8, 64), 4, 8), "or set parallel.exact_tp=8");
+  testing::expect_part(refused(*model(16, 16, 64), 0, 16), "exact mode has at most 8 leaves");
   EXPECT_EQ(refused(*model(6, 2, 48), 2, 6).find("or set"), std::string::npos);
 }
 
@@ -92,20 +89,23 @@ TEST(Tp, IsRefusedWithItsCauseAndTheAdmissibleValues) {
     return testing::error_of<UserError>([&] { fast(m, tp); });
   };
   const std::string heads = refused_tp(*model(28, 4, 18944), 8);
-  expect_part(heads, "parallel.tp=8 does not divide 28 attention heads\n");
-  expect_part(heads,
-              "admissible values of parallel.tp: 1, 2, 4, since 28 attention heads allow 1, "
-              "2, 4, 7, 14, 28; 18944 feed-forward channels allow 1, 2, 4, 8,");
+  testing::expect_part(heads, "parallel.tp=8 does not divide 28 attention heads\n");
+  testing::expect_part(
+      heads,
+      "admissible values of parallel.tp: 1, 2, 4, since 28 attention heads allow 1, "
+      "2, 4, 7, 14, 28; 18944 feed-forward channels allow 1, 2, 4, 8,");
   const std::string width = refused_tp(*model(12, 3, 50), 4);
-  expect_part(width, "parallel.tp=4 does not divide 50 feed-forward channels\n");
+  testing::expect_part(width, "parallel.tp=4 does not divide 50 feed-forward channels\n");
   // Too many copies for one product.
-  expect_part(refused_tp(*model(48, 16, 48), 3),
-              "parallel.tp=3 would need 33 pieces in one product (of 16 key/value heads), at most "
-              "24\n");
-  expect_part(refused_tp(*model(48, 16, 50), 3),
-              "parallel.tp=3 does not divide 50 feed-forward channels, and would need 33 pieces");
-  expect_part(refused_tp(*model(12, 3, 50), 8),
-              "does not divide 12 attention heads, nor 50 feed-forward channels\n");
+  testing::expect_part(
+      refused_tp(*model(48, 16, 48), 3),
+      "parallel.tp=3 would need 33 pieces in one product (of 16 key/value heads), at most "
+      "24\n");
+  testing::expect_part(
+      refused_tp(*model(48, 16, 50), 3),
+      "parallel.tp=3 does not divide 50 feed-forward channels, and would need 33 pieces");
+  testing::expect_part(refused_tp(*model(12, 3, 50), 8),
+                       "does not divide 12 attention heads, nor 50 feed-forward channels\n");
 }
 
 TEST(Tp, MayLeaveKeyValueHeadsBetweenRanks) {
@@ -117,7 +117,7 @@ TEST(Tp, MayLeaveKeyValueHeadsBetweenRanks) {
   // Heads 0, 1 and 2 lie between ranks 0 and 1, 1 and 2, 2 and 3.
   EXPECT_EQ(fast(*m, 4).copy_groups(), (std::vector<std::vector<int>>{{0, 0, 2, 2}, {0, 1, 1, 3}}));
   // Exact mode has no such copies, and suggests fast mode.
-  expect_part(refused(*m, 0, 2), "parallel.mode=fast accepts parallel.tp=2");
+  testing::expect_part(refused(*m, 0, 2), "parallel.mode=fast accepts parallel.tp=2");
 }
 
 Layout exact_dp(int64_t rows, int64_t exact_rows, int64_t dp) {
@@ -139,8 +139,8 @@ TEST(ExactDp, EveryDivisorOfTheLeavesIsAccepted) {
   for (const int64_t dp : {1, 2, 3, 5, 6, 10, 15, 30}) EXPECT_EQ(exact_dp(30, 1, dp).exact_dp, 2);
   EXPECT_EQ(exact_dp(24, 2, 6).exact_dp, 4);
   const std::string text = testing::error_of<UserError>([] { exact_dp(24, 2, 8); });
-  expect_part(text, "parallel.dp=8 must divide global_batch / exact_rows = 12");
-  expect_part(text, "admissible values of parallel.dp: 1, 2, 3, 4, 6, 12");
+  testing::expect_part(text, "parallel.dp=8 must divide global_batch / exact_rows = 12");
+  testing::expect_part(text, "admissible values of parallel.dp: 1, 2, 3, 4, 6, 12");
 }
 
 }  // namespace

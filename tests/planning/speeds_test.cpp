@@ -13,7 +13,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-Speeds some_speeds() {
+Speeds cpu_speeds() {
   Speeds s;
   s.cpu_model = read_machine().cpu_model;
   s.level = "ref";
@@ -30,22 +30,22 @@ TEST(Speeds, RoundTrip) {
   const TemporaryFolder folder;
   const auto path = folder / "a/b/speeds.json";
   EXPECT_FALSE(load_speeds("ref", path));
-  save_speeds(some_speeds(), path);
+  save_speeds(cpu_speeds(), path);
   const auto got = load_speeds("ref", path);
   ASSERT_TRUE(got);
-  EXPECT_EQ(speeds_to_json(*got), speeds_to_json(some_speeds()));
+  EXPECT_EQ(speeds_to_json(*got), speeds_to_json(cpu_speeds()));
 }
 
 TEST(Speeds, OfAnotherMachineOrDamagedAreIgnored) {
   const TemporaryFolder folder;
   const auto path = folder / "speeds.json";
-  save_speeds(some_speeds(), path);
+  save_speeds(cpu_speeds(), path);
   EXPECT_FALSE(load_speeds("avx2", path));
-  Speeds other = some_speeds();
+  Speeds other = cpu_speeds();
   other.cpu_model = "another";
   save_speeds(other, path);
   EXPECT_FALSE(load_speeds("ref", path));
-  other = some_speeds();
+  other = cpu_speeds();
   other.gflops_bf16 = 0;
   save_speeds(other, path);
   EXPECT_FALSE(load_speeds("ref", path));

@@ -2,17 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/text/tokenizer_fixture.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
 
 namespace weft {
 namespace {
 
-std::vector<int32_t> ids_of(const Tokenizer& t, std::string_view text) {
-  std::vector<int32_t> ids;
-  t.encode(text, true, ids);
-  return ids;
-}
+using test::ids_of;
 
 TEST(BytesTokenizer, IdIsByteAndEosIsMatched) {
   const auto t = make_bytes_tokenizer();

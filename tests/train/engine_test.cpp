@@ -45,11 +45,6 @@ Batch make_batch(int64_t rows, bool labels = true) {
   return b;
 }
 
-Ranks* alone() {
-  static Ranks ranks{Layout{}};
-  return &ranks;
-}
-
 double eval_loss_sum(Engine& engine, const Batch& batch) {
   return engine.eval_loss(batch).loss.value();
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tests/batch_lists.h"
+#include "tests/expect_part.h"
 #include "tests/io/temporary_folder.h"
 #include "train/faults.h"
 
@@ -12,6 +13,7 @@ namespace weft {
 namespace {
 
 using testing::error_of;
+using testing::expect_part;
 
 std::optional<Fault> read(const char* words) {
   ::setenv(kFaultVariable, words, 1);
@@ -27,10 +29,6 @@ std::optional<Fault> read(const char* words) {
 
 std::string refused(const char* words) {
   return error_of<UserError>([&] { read(words); });
-}
-
-void expect_part(const std::string& text, const char* part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(Fault, IsNoneWithoutTheVariable) {

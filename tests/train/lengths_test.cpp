@@ -11,17 +11,12 @@
 namespace weft {
 namespace {
 
-std::unique_ptr<Model> small_model() {
+std::unique_ptr<Model> small_qwen() {
   return make_model(parse_json(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 32,
       "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
       "num_key_value_heads": 2, "vocab_size": 61, "initializer_range": 0.2})",
                                "config"),
                     {});
-}
-
-Ranks* alone() {
-  static Ranks ranks{Layout{}};
-  return &ranks;
 }
 
 using Rows = std::vector<std::vector<int32_t>>;
@@ -89,7 +84,7 @@ double relative_distance(const Engine& a, const Engine& b, const Model& model) {
 // Five rows in two packed ones, and the same five padded: every token's loss has the same bits, so
 // their exact sum has; gradients are sums in another order.
 TEST(Packed, LossAndGradientEqualThoseOfSeparateRows) {
-  const auto model = small_model();
+  const auto model = small_qwen();
   const Rows rows = random_rows({7, 70, 2, 30, 90}, 3);
   const Batch packed = batch_of(rows, {{0, 1, 2}, {3, 4}}, 128);
   const Batch padded = batch_of(rows, {{0}, {1}, {2}, {3}, {4}}, 128);
@@ -110,7 +105,7 @@ TEST(Packed, LossAndGradientEqualThoseOfSeparateRows) {
 
 // A token of the first segment changes; only targets of the second count.
 TEST(Packed, SegmentsDoNotLeak) {
-  const auto model = small_model();
+  const auto model = small_qwen();
   Rows rows = random_rows({20, 30}, 4);
   const auto second_only = [&] {
     Batch b = batch_of(rows, {{0, 1}}, 64);
@@ -137,7 +132,7 @@ TEST(Packed, SegmentsDoNotLeak) {
 
 // Batches of three lengths through one engine, against engines that are made for each length.
 TEST(Dynamic, EveryLengthEqualsASeparatePlan) {
-  const auto model = small_model();
+  const auto model = small_qwen();
   for (const char* precision : {"fp32", "bf16"}) {
     for (const int64_t micro : {4, 2}) {
       RunConfig c = config_of("dynamic", precision, 4, 96);
@@ -170,7 +165,7 @@ TEST(Dynamic, EveryLengthEqualsASeparatePlan) {
 // Passes of their own lengths: every token's loss keeps its bits, gradients are sums that round
 // elsewhere. A pass that is too short loses tokens, which is detected.
 TEST(Dynamic, PassesOfTheirOwnLengths) {
-  const auto model = small_model();
+  const auto model = small_qwen();
   RunConfig c = config_of("dynamic", "fp32", 6, 96);
   c.train.micro_batch = 2;
   const Batch alike =
@@ -190,7 +185,7 @@ TEST(Dynamic, PassesOfTheirOwnLengths) {
 
 // The same steps with rows padded to the longest: only rounding of sums differs.
 TEST(Dynamic, StepsEqualThoseOfPaddedRows) {
-  const auto model = small_model();
+  const auto model = small_qwen();
   RunConfig c = config_of("dynamic", "fp32", 4, 64);
   Engine dynamic(c, *model, alone(), cpu_kernels(), 1);
   c.data.layout = "pad";
