@@ -60,7 +60,7 @@ std::map<std::string, std::vector<std::byte>> fuse(const MeshResult& plain) {
           std::tuple{"gate_proj", std::vector<std::string>{"up_proj"}, "gate_up_proj"}}) {
       const size_t at = name.find(first);
       if (at == std::string::npos) continue;
-      const auto with = [&](const std::string& part) {
+      const auto with = [at, name = name, first = first](const std::string& part) {
         return std::string(name).replace(at, std::string(first).size(), part);
       };
       std::vector<std::byte>& all = tensors[with(to)] = bytes;
