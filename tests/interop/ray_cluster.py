@@ -22,10 +22,11 @@ DAEMON_ENV = {"RAY_memory_monitor_refresh_ms": "0", "RAY_worker_niceness": "0", 
               "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(START_S), "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": str(START_S)}
 
 
-def enter():
-    """Runs this program again in its own network, process and mount namespaces."""
+def enter(before=lambda: None):
+    """Runs this program again in its own network, process and mount namespaces; `before` runs once, outside of them."""
     if os.environ.get(INSIDE):
         return
+    before()
     as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
     os.execvpe("unshare", ["unshare", *as_root, "--net", "--mount", "--pid", "--fork", "--kill-child=SIGTERM", "--mount-proc", "sh", "-c",
                            NETWORK, "sh", sys.executable, *sys.argv], {**os.environ, **DAEMON_ENV, INSIDE: "1"})

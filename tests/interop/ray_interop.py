@@ -13,6 +13,7 @@ while the run goes on, the Result is Ray Train's own, the same name resumes, a k
 max_failures says, and everything that is not supported is refused by name. Ray runs in a network of its own.
 """
 
+import argparse
 import os
 import signal
 import time
@@ -26,11 +27,11 @@ from ray_cluster import HEAD, RayCluster, enter
 from ray_edges import (DASHBOARD, check_environment, check_gpu_ids, check_interrupt, check_island, check_job, check_loopback, check_no_gpus, check_other_ray,
                        check_store, check_unwritable)
 from ray_nodes import check_elastic, check_lost_first, check_lost_node, check_nodes, check_orphan
-from ray_notebook import check_kernel
+from ray_notebook import check_kernel, notebook_packages
 from ray_proofs import check_budget, check_notebook, check_one, check_uneven
 from ray_recovery import NODE_S, RANK_S, Recovery, check_recovery, check_survivors
 from ray_use import check_client, check_command, check_datasets, check_examples, check_term, check_tune
-from sampling import is_full
+from sampling import Sampler, is_full
 
 
 class Pool:
@@ -221,14 +222,14 @@ def name_of(part):
     return part.__name__.removeprefix("check_")
 
 
-def choose(args, checks):
+def choose(args, sample):
     """(of the first cluster, of the second)"""
-    names = args.only.split(",") if args.only else [name for pool in (NODES, EDGES) for name in checks.sample.one_of(pool.slots, pool.names)]
+    names = args.only.split(",") if args.only else [name for pool in (NODES, EDGES) for name in sample.one_of(pool.slots, pool.names)]
 
     def runs(part, count):
         if args.only or isinstance(count, Pool):
             return name_of(part) in names
-        return is_full() or count == 1 or count > 1 and checks.sample.one_in(count, name_of(part))
+        return is_full() or count == 1 or count > 1 and sample.one_in(count, name_of(part))
     return [[part for part, count in parts if runs(part, count)] for parts in (FIRST, SECOND)]
 
 
@@ -251,7 +252,7 @@ def body(args, checks, folder):
     case.slack = 1 if args.wall else case.slack
     install_wheel(checks, case.wheel, folder / "driver")
     case.undisturbed = case.own("own")
-    first, second = choose(args, checks)
+    first, second = choose(args, checks.sample)
     if first:
         run_parts(first, RayCluster(folder / "cluster", 4), case)
     if second:
@@ -264,6 +265,14 @@ def add_arguments(parser):
     parser.add_argument("--wall", action="store_true", help="times are held to what is promised: for a quiet machine")
 
 
+def fetch_packages():
+    """What checks need of a package index, which no network of our own reaches."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    if check_kernel in choose(parser.parse_known_args()[0], Sampler())[0]:
+        notebook_packages()
+
+
 if __name__ == "__main__":
-    enter()
+    enter(before=fetch_packages)
     run_program(__doc__, body, add_arguments, in_memory=True)

@@ -33,22 +33,23 @@ WeftTrainer({run!r}, scaling_config=ScalingConfig(num_workers=4),
 """
 
 
+def notebook_packages():
+    """The folder of a notebook's kernel; fetched where it is not there yet."""
+    python = subprocess.run([ROOT / "tools/setup.sh", "notebook"], text=True, stdout=subprocess.PIPE, check=True).stdout.strip()
+    return str(next(Path(python).parent.parent.glob("lib/python3*/site-packages")))
+
+
 class Kernel:
     """Use it in a `with`. It has Ray of this program's environment, and weft_ray where the driver has it."""
 
     def __init__(self, case):
         self.folder = case.folder / "notebook"
-        packages = self.packages()
+        packages = notebook_packages()
         place = self.folder / "kernels/weft"
         place.mkdir(parents=True)
         command = [sys.executable, "-c", START.format(folders=[packages, str(case.folder / "driver")]), "-f", "{connection_file}"]
         (place / "kernel.json").write_text(json.dumps({"argv": command, "display_name": "weft", "language": "python"}))
         sys.path.append(packages)
-
-    @staticmethod
-    def packages():
-        python = subprocess.run([ROOT / "tools/setup.sh", "notebook"], text=True, capture_output=True, check=True).stdout.strip()
-        return str(next(Path(python).parent.parent.glob("lib/python3*/site-packages")))
 
     def __enter__(self):
         os.environ["JUPYTER_PATH"], os.environ["JUPYTER_RUNTIME_DIR"] = str(self.folder), str(self.folder / "run")
