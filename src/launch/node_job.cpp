@@ -242,7 +242,7 @@ void NodeSupervisor::report_status() {
     for (RankStatus& rank : ranks) {
       rank.host = node != nullptr ? node->hello->host : "unknown";
       if (rank.resident_bytes < 0) rank.resident_bytes = rank.anonymous_bytes = 0;
-      if (rank.pid < 0) rank.sign.at_ms = monotonic_ms();  // no beat has told of it
+      if (rank.pid < 0) rank.sign.at_ms = monotonic_ms();  // no heartbeat has reported it
       status.ranks.push_back(rank);
     }
   }

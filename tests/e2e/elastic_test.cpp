@@ -19,8 +19,6 @@ const std::vector<std::string> kExactNodes = {"parallel.dp=4", "parallel.mode=ex
                                               "parallel.shard=zero3", "train.micro_batch=1",
                                               "checkpoint.every=5"};
 
-size_t num_node_steps(const TinyRun& run) { return metric_texts(run.dir("nodes"), "loss").size(); }
-
 bool has_logged(const Program& program, const std::string& words) {
   return contains(slurp(fmt::format("/proc/{}/fd/2", program.pid())), words);
 }
@@ -40,7 +38,7 @@ Json lose_a_node(const TinyRun& run, const std::vector<std::string>& more, size_
   run.train_well(with(sets, {"name=calm"}));
   NodeRun nodes(run, "nodes", with(with(sets, {"launch.elastic=true"}), more));
   nodes.join();
-  EXPECT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 12; }));
+  EXPECT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 12; }));
   if (before) before(nodes);
   nodes.agent().send(SIGKILL);
   const Ended train = nodes.train().wait();
@@ -123,14 +121,14 @@ TEST(Elastic, ANodeWaitsWhereNothingCanBeSaved) {
                                    "launch.elastic=true", "launch.join_timeout_s=1"}),
                 2, options);
   nodes.find_endpoint();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 6; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 6; }));
   nodes.join();
   const std::filesystem::path log = run.dir("nodes") / "log" / "rank-00000.log";
   ASSERT_TRUE(nodes.train().wait_until([&] {
     return slurp(log).find("the nodes that have joined stay spares") != std::string::npos;
   }));
-  const size_t steps = num_node_steps(run);
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > steps + 5; }));
+  const size_t steps = num_steps(run, "nodes");
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > steps + 5; }));
   nodes.train().send(SIGTERM);
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 1) << train.err;  // what was asked for could not be saved, either
@@ -146,7 +144,7 @@ TEST(Elastic, GrowthWaitsForAStepAfterARecovery) {
                                    "launch.elastic=true", "launch.snapshot_every=1",
                                    "launch.join_timeout_s=1", "launch.hang_timeout_s=60"}));
   nodes.find_endpoint();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 6; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 6; }));
   const std::vector<pid_t> before = nodes.ranks_of(0);
   ::kill(before.at(1), SIGKILL);
   pid_t fresh = 0;
@@ -165,14 +163,14 @@ TEST(Elastic, GrowthWaitsForAStepAfterARecovery) {
   ::kill(fresh, SIGCONT);
   ASSERT_TRUE(nodes.train().wait_until(
       [&] { return event_lines(run.dir("nodes"), "layout").size() == 2; }));
-  const size_t steps = num_node_steps(run);
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > steps + 5; }));
+  const size_t steps = num_steps(run, "nodes");
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > steps + 5; }));
   nodes.train().send(SIGTERM);
   const Ended train = nodes.train().wait();
   EXPECT_EQ(train.exit_code, 143) << train.err;
   expect_parts(train.err, {"saving after this step, then dp=4 on 2 nodes"});
   run.train_well(
-      with(kExactNodes, {"name=calm", fmt::format("train.steps={}", num_node_steps(run))}));
+      with(kExactNodes, {"name=calm", fmt::format("train.steps={}", num_steps(run, "nodes"))}));
   expect_calm(run);
 }
 
@@ -183,7 +181,7 @@ TEST(Elastic, AStopWhileANodeIsMissingSavesWhatMemoryHas) {
       run, "nodes",
       with(kExactNodes, {"train.steps=100000", "checkpoint.every=0", "launch.snapshot_every=3"}));
   nodes.join();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 12; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 12; }));
   nodes.agent().send(SIGKILL);
   ASSERT_TRUE(nodes.train().wait_until(
       [&] { return has_logged(nodes.train(), "waiting for another node"); }));
@@ -205,7 +203,7 @@ TEST(Elastic, WhereNobodyJoinsInTimeItSavesWhatMemoryHasAndEnds) {
                 with(kExactNodes, {"train.steps=100000", "checkpoint.every=1000",
                                    "launch.snapshot_every=3", "launch.join_timeout_s=10"}));
   nodes.join();
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 12; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 12; }));
   nodes.agent().send(SIGKILL);
   ASSERT_TRUE(nodes.train().wait_until(
       [&] { return event_lines(run.dir("nodes"), "node_lost").size() == 1; }));
@@ -234,13 +232,13 @@ TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
   const auto has = [&](size_t count) {
     return nodes.train().wait_until([&] { return changes().size() >= count; });
   };
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > 6; }));
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 6; }));
   nodes.agent().send(SIGKILL);
   ASSERT_TRUE(has(1));
   nodes.join();
   ASSERT_TRUE(has(2));
-  const size_t steps = num_node_steps(run);
-  ASSERT_TRUE(nodes.train().wait_until([&] { return num_node_steps(run) > steps + 5; }));
+  const size_t steps = num_steps(run, "nodes");
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > steps + 5; }));
   nodes.train().send(SIGTERM);
   const Ended train = nodes.train().wait(), agent = nodes.agent().wait();
   EXPECT_EQ(train.exit_code, 143) << train.err;
@@ -250,8 +248,9 @@ TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
   EXPECT_EQ(train.err.find("restart 2"), std::string::npos) << train.err;
   EXPECT_EQ(changes()[1].at("to").as_string(), "dp=4 on 2 nodes");
   EXPECT_EQ(event_lines(run.dir("nodes"), "stopped").size(), 1u);
-  run.train_well(with(kExactNodes, {"name=calm", fmt::format("train.steps={}", num_node_steps(run)),
-                                    "data.shuffle=true"}));
+  run.train_well(with(
+      kExactNodes,
+      {"name=calm", fmt::format("train.steps={}", num_steps(run, "nodes")), "data.shuffle=true"}));
   expect_calm(run);
 }
 

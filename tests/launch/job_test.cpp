@@ -15,6 +15,7 @@
 
 #include "base/stop.h"
 #include "launch/cores.h"
+#include "tests/expect_part.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/launch/spawn.h"
 
@@ -24,6 +25,7 @@ namespace {
 // As in a terminal's child: whoever started the tests may ignore SIGHUP (nohup).
 [[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
 
+using testing::expect_part;
 using Clock = std::chrono::steady_clock;
 
 std::string slurp(const std::filesystem::path& path) {
@@ -111,10 +113,6 @@ void expect_no_rank_left(const Supervisor& job, int num_ranks) {
     }
     EXPECT_TRUE(is_gone(pid)) << "rank " << rank;
   }
-}
-
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in:\n" << text;
 }
 
 // The inode of the job's shared memory, as mapped by a rank; "" where it has none (yet).
