@@ -5,18 +5,16 @@
 
 PYTHON is the interpreter of the pinned environment. A program prints its checks, ends with a line
 "N passed, M failed", with ", K skipped" where reference data are absent, and exits 0 where none
-failed. Long matrices run in part, chosen by the commit's hash (tests/interop/sampling.py), whole with
-FULL=1 in the environment. Two programs run at a time, since each leaves a core idle while Python
+failed. Long matrices run in slots (tests/interop/sampling.py), whole with FULL=1 in the environment. So do
+the programs: those of EVERY_TIME run at every commit, the others at one of SLOTS. Two programs run at a time, since each leaves a core idle while Python
 starts or one rank waits; those that promise a time run alone (slurm promises one with FULL=1 only).
 
-INTEROP_BUDGET_S (.ci/run sets it; not with FULL=1) is the time after which no more programs begin but those of
-EVERY_TIME, and INTEROP_LAST_S that after which none does: a slow machine must end in time too. Those of EVERY_TIME
-come first, the others in an order shuffled by the commit: what one commit leaves out, which is printed, others run.
+INTEROP_LAST_S (.ci/run sets it; not with FULL=1) is the time after which no program begins: a slow machine must
+end in time too. What is left out, and why, is printed.
 """
 
 import concurrent.futures
 import functools
-import hashlib
 import os
 import re
 import signal
@@ -32,11 +30,11 @@ DEADLINE_S = 3600 if IS_FULL else 1800  # of a program, beside another
 TOGETHER = 2
 ALONE = {"cluster", "kill", "node_faults", "nodes", "ray_beside", "stop", "survive", "t5"} | ({"slurm"} if IS_FULL else set())
 EVERY_TIME = ["exact", "golden", "models", "ray", "faults", "roundtrip", "survive", "nodes"]  # the long ones begin first
-TOGETHER_SHARE = 0.65  # of the budget; the programs that run alone have the rest
+SLOTS = 5  # for all others
 
 sys.path.insert(0, str(ROOT / "tests/interop"))
 
-from sampling import commit_hash  # noqa: E402
+from sampling import Sampler  # noqa: E402
 
 
 def run(python, program, say):
@@ -68,20 +66,16 @@ def name_of(program):
     return program.name.removesuffix("_interop.py")
 
 
-def in_turn(programs, commit):
-    """Those of EVERY_TIME, in its order, then the others, in an order of this commit's."""
-    def place(program):
-        name = name_of(program)
-        if name in EVERY_TIME:
-            return EVERY_TIME.index(name), ""
-        return len(EVERY_TIME), hashlib.sha256(f"{commit} {name}".encode()).hexdigest()
-    return sorted(programs, key=place)
+def in_turn(programs, sample):
+    """Those of EVERY_TIME, in its order, then the others of this commit's slot."""
+    every = [p for p in programs if name_of(p) in EVERY_TIME]
+    return (sorted(every, key=lambda p: EVERY_TIME.index(name_of(p)))
+            + [p for p in programs if p not in every and sample.one_in(SLOTS, name_of(p))])
 
 
-def run_timed(python, program, together, deadline=float("inf"), last=float("inf")):
-    """The same; what a program that runs beside another prints is shown when it ends. None: it was not begun,
-    since the deadline is over, or for those of EVERY_TIME the last moment."""
-    if time.monotonic() >= (last if name_of(program) in EVERY_TIME else min(deadline, last)):
+def run_timed(python, program, together, last=float("inf")):
+    """The same; what a program that runs beside another prints is shown when it ends. None: it came too late."""
+    if time.monotonic() >= last:
         return None
     lines = []
     say = lines.append if together else lambda line: print(line, flush=True)
@@ -96,22 +90,21 @@ def run_timed(python, program, together, deadline=float("inf"), last=float("inf"
 
 def main():
     python, names = sys.argv[1], sys.argv[2:]
-    programs = in_turn((ROOT / "tests/interop").glob("*_interop.py"), commit_hash())
+    programs, sample = sorted((ROOT / "tests/interop").glob("*_interop.py")), Sampler()
     unknown = set(names) - {name_of(p) for p in programs}
     if unknown:
         sys.exit(f"interop: no program is called {', '.join(sorted(unknown))}")
-    programs = [p for p in programs if not names or name_of(p) in names]
-    budget_s, last_s = (float("inf") if IS_FULL or names else float(os.environ.get(name, "inf"))
-                        for name in ("INTEROP_BUDGET_S", "INTEROP_LAST_S"))
-    begin = time.monotonic()
+    programs = [p for p in programs if name_of(p) in names] if names else in_turn(programs, sample)
+    if sample.summary():
+        print(f"interop: {sample.summary()}", flush=True)
+    last = float("inf") if IS_FULL or names else time.monotonic() + float(os.environ.get("INTEROP_LAST_S", "inf"))
     together, alone = ([p for p in programs if (name_of(p) in ALONE) == is_alone] for is_alone in (False, True))
     with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
-        run_beside = functools.partial(run_timed, python, together=True, deadline=begin + TOGETHER_SHARE * budget_s, last=begin + last_s)
-        counts = list(pool.map(run_beside, together))
-    counts += [run_timed(python, p, together=False, deadline=begin + budget_s, last=begin + last_s) for p in alone]
+        counts = list(pool.map(functools.partial(run_timed, python, together=True, last=last), together))
+    counts += [run_timed(python, p, together=False, last=last) for p in alone]
     left = sorted(name_of(p) for p, count in zip(together + alone, counts) if count is None)
     if left:
-        print(f"interop: {budget_s:.0f} s are over; left to other commits: {', '.join(left)} (FULL=1 runs all)")
+        print(f"interop: INTEROP_LAST_S is over, not run: {', '.join(left)} (FULL=1 runs all)")
     counts = [count for count in counts if count is not None]
     passed, failed, skipped = (sum(numbers) for numbers in zip((0, 0, 0), *counts))
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))

@@ -141,15 +141,10 @@ def check_sound(checks, one, what):
                 f"{losses[0]:.3f} to {losses[-1]:.3f}")
 
 
-def kinds_of(case):
-    model, precision, layout = case
-    return {(model, precision), (model, layout.dp, layout.tp), (model, layout.shard), (precision, layout.shard)}
-
-
 def choose_cases(sample):
     """{(model, precision): layouts} to compare with one rank."""
     chosen = sample([(model, precision, layout) for model, (_, tps, _) in MODELS.items()
-                     for precision in PRECISIONS for layout in layouts(tps)[1:]], kinds_of)
+                     for precision in PRECISIONS for layout in layouts(tps)[1:]], 4)
     return {(model, precision): [case[2] for case in chosen if case[:2] == (model, precision)]
             for model in MODELS for precision in PRECISIONS}
 

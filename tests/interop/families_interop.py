@@ -189,7 +189,7 @@ def body(args, checks, folder):
     transformers.utils.logging.set_verbosity_error()
     weft = Weft(args.weft)
     makers = (bloom_case, t5_case, t5_v11_case)
-    chosen = checks.sample([(make.__name__, layout) for make in makers for layout in LAYOUTS], set, share=0.25)
+    chosen = checks.sample([(make.__name__, layout) for make in makers for layout in LAYOUTS], 4)
     for make in makers:
         place = folder / make.__name__
         place.mkdir()

@@ -203,7 +203,7 @@ def body(args, checks, folder):
         suite = Suite(Weft(args.weft), checks, network, folder)
         losses = {"lost": check_lost, "elastic": check_elastic, "missing": check_missing}
         cases = {"run": check_run, "not_shared": check_not_shared, **losses}
-        for name in args.only or ["run", "not_shared", *sample(losses, lambda name: set(), 0.34)]:
+        for name in args.only or ["run", "not_shared", *sample(losses, 3)]:
             begin = time.monotonic()
             cases[name](suite, store)
             print(f"{name}: {time.monotonic() - begin:.1f} s", flush=True)

@@ -31,14 +31,14 @@ from ray_notebook import check_kernel, notebook_packages
 from ray_proofs import check_budget, check_notebook, check_one, check_uneven
 from ray_recovery import NODE_S, RANK_S, Recovery, check_recovery, check_survivors
 from ray_use import check_client, check_command, check_datasets, check_examples, check_term, check_tune
-from sampling import Sampler, is_full
+from sampling import MOST_SLOTS, Sampler
 
 
 class Pool:
     """Checks of which a commit runs at most one."""
 
-    def __init__(self, slots, *names):
-        self.slots, self.names = slots, names
+    def __init__(self, *names):
+        self.names = names
 
 
 def check_run(case):
@@ -208,13 +208,14 @@ def check_bad_runs(case):
     del os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 
 
-# (check, one commit in how many runs it; 0: FULL=1 alone; a pool: at most one of it). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
+# (check, one commit in how many runs it; a pool: at most one of it). Nodes that one adds serve the next; check_resume needs check_run, check_actor check_failures.
 # Those with a wheel in their runtime environment come before any that adds a node: nodes of one machine share the folder into which Ray installs it, and one removes the wheel that another reads.
-NODES, EDGES = Pool(6, "lost_node", "orphan", "lost_first"), Pool(15, "island", "gpu_ids", "tune", "job", "client", "loopback", "environment")
+LONG = Pool("lost_node", "orphan", "lost_first", "store", "examples", "uneven", "nodes", "elastic")
+EDGES = Pool("island", "gpu_ids", "tune", "job", "client", "loopback", "environment")
 FIRST = ((check_refusals, 1), (check_run, 1), (check_resume, 1), (check_failures, 1), (check_actor, 1), (check_bad_runs, 1), (check_no_gpus, 1),
-         (check_other_ray, 1), (check_datasets, 4), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, 0), (check_unwritable, 4),
-         (check_client, EDGES), (check_loopback, EDGES), (check_environment, EDGES), (check_tune, EDGES), (check_island, EDGES), (check_examples, 0), (check_uneven, 0), (check_nodes, 0), (check_lost_node, NODES), (check_orphan, NODES),
-         (check_lost_first, NODES), (check_elastic, 0), (check_gpu_ids, EDGES))
+         (check_other_ray, 1), (check_datasets, 4), (check_command, 4), (check_term, 4), (check_interrupt, 4), (check_budget, 4), (check_one, 4), (check_notebook, 4), (check_kernel, 6), (check_store, LONG), (check_unwritable, 4),
+         (check_client, EDGES), (check_loopback, EDGES), (check_environment, EDGES), (check_tune, EDGES), (check_island, EDGES), (check_examples, LONG), (check_uneven, LONG), (check_nodes, LONG), (check_lost_node, LONG), (check_orphan, LONG),
+         (check_lost_first, LONG), (check_elastic, LONG), (check_gpu_ids, EDGES))
 SECOND = ((check_job, EDGES),)  # a head with a job server
 
 
@@ -224,12 +225,12 @@ def name_of(part):
 
 def choose(args, sample):
     """(of the first cluster, of the second)"""
-    names = args.only.split(",") if args.only else [name for pool in (NODES, EDGES) for name in sample.one_of(pool.slots, pool.names)]
+    names = args.only.split(",") if args.only else [name for pool in (LONG, EDGES) for name in sample.one_of(MOST_SLOTS, pool.names)]
 
     def runs(part, count):
         if args.only or isinstance(count, Pool):
             return name_of(part) in names
-        return is_full() or count == 1 or count > 1 and sample.one_in(count, name_of(part))
+        return count == 1 or sample.one_in(count, name_of(part))
     return [[part for part, count in parts if runs(part, count)] for parts in (FIRST, SECOND)]
 
 

@@ -80,6 +80,43 @@ class RunTests(unittest.TestCase):
         self.assertEqual(run_tests.judge(verdicts, {"A.b"}, True), (["A.a"], ["A.c", "A.b"], []))
         self.assertEqual(run_tests.judge(verdicts, set(), False), (["A.a"], ["A.c", "A.b"], []))
 
+    def test_names_that_other_commits_run(self):
+        names = [f"Exact.Layouts/{i}" for i in range(60)] + ["Exact.Alone", "Other.Test"]
+        slots = [("Exact.Layouts/7", 1), ("Exact.Layouts/*", 5), ("Gone.*", 2)]
+        seen = set()
+        for number in range(90, 95):
+            found = run_tests.left_out(names, slots, number)
+            left = set(found["Exact.Layouts/*"][0])
+            self.assertEqual([count for _, count in found.values()], [1, 59, 0])
+            self.assertTrue(left)
+            self.assertFalse(left & {"Exact.Layouts/7", "Exact.Alone", "Other.Test"})
+            seen |= set(names) - left
+        self.assertEqual(seen, set(names))
+        self.assertEqual(run_tests.left_out(names, slots, None)["Exact.Layouts/*"], ([], 59))
+
+    def test_ten_commits_run_every_test_of_the_list(self):
+        slots = run_tests.read_slots(ROOT / "tests/slots.txt")
+        self.assertTrue(slots)
+        names = [pattern.replace("*", str(i)) for pattern, _ in slots for i in range(20)]
+        seen = set()
+        for number in range(1001, 1011):
+            seen |= set(names) - {name for left, _ in run_tests.left_out(names, slots, number).values() for name in left}
+        self.assertEqual(seen, set(names))
+
+    def test_filters_of_left_names(self):
+        self.assertEqual(run_tests.with_left_out("", []), "")
+        self.assertEqual(run_tests.with_left_out("", ["A.a", "A.b"]), "-A.a:A.b")
+        self.assertEqual(run_tests.with_left_out("*X*", ["A.a"]), "*X*-A.a")
+        self.assertEqual(run_tests.with_left_out("*X*-B.b", ["A.a"]), "*X*-B.b:A.a")
+
+    def test_names_of_a_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "test_x"
+            program.write_text("#!/bin/sh\nprintf 'Running main() from x.cc\\nA.\\n  a\\nM/B.  # TypeParam = int\\n"
+                               "  b/0  # GetParam() = 7\\n  b/two\\n'\n")
+            program.chmod(0o755)
+            self.assertEqual(run_tests.list_tests(program), ["A.a", "M/B.b/0", "M/B.b/two"])
+
     def test_output_of_a_failed_program(self):
         printed = ["Running main() from gtest_main.cc", "[==========] Running 3 tests.", "[ RUN      ] S.good",
                    "chatter", "[       OK ] S.good (1 ms)", "[ RUN      ] S.bad", "x.cpp:7: Failure",
