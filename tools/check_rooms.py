@@ -74,6 +74,12 @@ ENDINGS = re.compile(r"std::cerr|(?<!void )(?<![\w.>:])(?:(?:std)?::)?(?:abort|e
 # to; no more has the handler of a signal (signals.cpp).
 MAY_END = ("src/cmd/", "src/base/log.", "src/launch/start_rank.", "src/launch/child.",
            "src/launch/first_agent.", "src/launch/fork.", "src/train/signals.", "tests/")
+# What a precompiled header or a header of today's library brings by chance: (use, the header that has it).
+DIRECT = [(re.compile(r"\bstd::(?:ranges::\w+|(?:stable_|partial_|is_)?sort|find(?:_if|_if_not|_first_of)?|search|(?:any|all|none)_of|"
+                      r"count(?:_if)?|(?:min|max|minmax)_element|reverse|transform|unique|rotate|shuffle|remove_if|replace(?:_if)?|"
+                      r"nth_element|clamp|for_each|generate|copy_if|copy_n|binary_search|equal_range|(?:stable_)?partition|"
+                      r"next_permutation|adjacent_find|minmax|(?:push|pop|make)_heap)\("), "algorithm"),
+          (re.compile(r"\bfmt::join\("), "fmt/ranges.h")]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 CODE = (".h", ".cpp", ".cu", ".cuh", ".inc")
@@ -139,8 +145,13 @@ def check_code(path, text):
     if path.endswith(".h") and "#pragma once" not in text:
         yield 1, "no #pragma once"
     yield from check_includes(path, lines)
+    code = strip_comments(text).split("\n")
+    for use, header in DIRECT:
+        found = next((number for number, line in enumerate(code, 1) if use.search(line)), None)
+        if found and f"#include <{header}>" not in text:
+            yield found, f"needs #include <{header}>"
     if path.startswith("src/") and not path.startswith(MAY_END):
-        for number, line in enumerate(strip_comments(text).split("\n"), 1):
+        for number, line in enumerate(code, 1):
             if match := ENDINGS.search(line):
                 yield number, f"{match.group(0).strip(' (')} outside cmd/ and base/log: throw instead"
 

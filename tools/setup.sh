@@ -54,6 +54,15 @@ install_missing() {
   } || die "apt-get could not install: $list"
 }
 
+# A python3 that is not Debian's does not see Debian's packages.
+check_python() {
+  local module
+  for module in ensurepip yaml; do
+    python3 -c "import $module" 2>/dev/null ||
+      die "$(command -v python3) has no module $module: install it for this Python, or put Debian's python3 first on the PATH"
+  done
+}
+
 packages_build() {
   tool g++ g++
   tool cmake cmake
@@ -63,6 +72,7 @@ packages_build() {
   lib libfmt-dev libspdlog-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libxxhash-dev \
     libcairo2-dev libgtest-dev libgloo-dev zlib1g-dev libzstd-dev
   python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+  python3 -c 'import yaml' 2>/dev/null || missing+=(python3-yaml)  # tests of weft_ray, which Ray brings it for
 }
 
 # Debian has no Arrow C++: its headers and libraries are in the pyarrow wheel.
@@ -121,6 +131,7 @@ case "${1:-}" in
   build)
     packages_build
     install_missing
+    check_python
     install_arrow
     ;;
   lint)

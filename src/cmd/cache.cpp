@@ -2,6 +2,8 @@
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "base/cache_folder.h"
 #include "base/printable.h"
 #include "cmd/command.h"

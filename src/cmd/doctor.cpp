@@ -1,6 +1,8 @@
 // cmd/doctor.cpp: weft doctor: what this machine has, what the build lacks, and their speeds.
 #include <link.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"

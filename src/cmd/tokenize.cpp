@@ -1,7 +1,9 @@
 // cmd/tokenize.cpp: weft tokenize MODEL.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"

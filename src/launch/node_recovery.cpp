@@ -1,6 +1,7 @@
 // launch/node_recovery.cpp: a rank dies, the others park, and all go on from a step that the memory
 // of all nodes holds (docs/design/0021-memory-of-nodes.md).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,7 @@
 // tests/cmd/doctor_test.cpp: what doctor reports, and the speeds that it stores.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/json.h"

@@ -1,6 +1,8 @@
 // tests/cmd/generate_test.cpp: continuations of a small model from folder, checkpoint and run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/printable.h"
 #include "checkpoint/checkpoint.h"

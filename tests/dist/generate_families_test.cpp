@@ -1,5 +1,6 @@
 // tests/dist/generate_families_test.cpp: BLOOM and T5: a source that is encoded once, biases of
 // cached keys, on one rank and on several, on CPUs and GPUs.
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"

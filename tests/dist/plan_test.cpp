@@ -1,6 +1,8 @@
 // tests/dist/plan_test.cpp: `weft plan`'s numbers of a layout match what the ranks allocate and do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "planning/plan_report.h"
 #include "tests/dist/mesh_run.h"

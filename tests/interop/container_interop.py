@@ -11,16 +11,13 @@ import fnmatch
 import json
 import os
 import re
-import shlex
 import shutil
-import subprocess
 
 from common import run_program
+from debian import Debian, make_debian, run
 from sampling import ROOT, is_full
 
-DEBIAN, DEADLINE_S = "bookworm", 1500
-# What a container engine hands over: names, and certificates of a proxy on the way.
-CERTIFICATES, HOST_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt", "etc/host-certificates.crt"
+RELEASE = "bookworm"
 ALWAYS = {"libc6", "libgcc-s1", "libstdc++6"}  # in every Debian folder
 
 
@@ -34,10 +31,6 @@ def instructions():
     """(word, rest) of every line; none goes on in the next."""
     lines = (ROOT / "Containerfile").read_text().splitlines()
     return [tuple(line.split(" ", 1)) for line in lines if line and not line.startswith("#")]
-
-
-def run(*words, **more):
-    return subprocess.run([str(word) for word in words], text=True, capture_output=True, timeout=DEADLINE_S, check=False, **more)
 
 
 def packages_of(libraries):
@@ -59,23 +52,8 @@ def check_packages(checks, weft, last_stage):
     checks.that(not named - found, "Containerfile: its packages exist", " ".join(named - found))
 
 
-class Stage:
-    """One stage: a Debian folder."""
-
-    def __init__(self, folder):
-        self.root, self.env, self.place = folder, {}, "/"
-
-    def inside(self, path):
-        return self.root / os.path.join(self.place, path).lstrip("/")
-
-    def run(self, command):
-        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **self.env}
-        if (self.root / HOST_CERTIFICATES).exists():
-            env |= {"PIP_CERT": f"/{HOST_CERTIFICATES}", "SSL_CERT_FILE": f"/{HOST_CERTIFICATES}"}
-        script = f"cd {shlex.quote(self.place)} && {command}"
-        mounts = f"mount --rbind /dev {self.root}/dev && mount -t proc proc {self.root}/proc && "
-        words = ["unshare", "-m", "-p", "-f", "--kill-child", "bash", "-c", mounts + 'exec chroot "$0" /bin/bash -c "$1"', self.root, script]
-        return run(*words, env=env)
+class Stage(Debian):
+    """One stage: a Debian folder into which files are copied."""
 
     def copy(self, source, target):
         target = self.inside(target)
@@ -86,24 +64,11 @@ class Stage:
             shutil.copy2(source, target)
 
 
-def make_debian(folder, cache):
-    """A fresh Debian; the first is kept, as the others begin with its bytes."""
-    if not cache.exists():
-        done = run("debootstrap", "--variant=minbase", DEBIAN, cache)
-        if done.returncode != 0:
-            raise RuntimeError(f"debootstrap: {done.stdout[-800:]}{done.stderr[-800:]}")
-        for name, target in (("/etc/resolv.conf", "etc/resolv.conf"), (CERTIFICATES, HOST_CERTIFICATES)):
-            if os.path.exists(name):
-                shutil.copy2(name, cache / target)
-    run("cp", "-a", "--one-file-system", cache, folder)  # it has devices, which Python would read
-    return Stage(folder)
-
-
 def build(checks, folder):
     stages, names = [], {}
     for word, rest in instructions():
         if word == "FROM":
-            stages.append(make_debian(folder / f"stage{len(stages)}", folder / "debian"))
+            stages.append(Stage(make_debian(RELEASE, folder / f"stage{len(stages)}", folder / "debian").root))
             if " AS " in rest:
                 names[rest.split(" AS ")[1]] = stages[-1]
         stage = stages[-1]
@@ -140,7 +105,6 @@ def body(args, checks, folder):
     check_packages(checks, args.weft, last)
     if not is_full():
         return
-    subprocess.run([ROOT / "tools/setup.sh", "container"], check=True)
     stage = build(checks, folder)
     if stage:
         check_training(checks, stage)

@@ -1,4 +1,5 @@
 // tests/kernel/attention_dropout_test.cpp: dropout of attention's probabilities.
+#include <algorithm>
 #include <array>
 
 #include "kernel/dropout.h"

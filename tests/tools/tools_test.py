@@ -46,6 +46,13 @@ class CheckRooms(unittest.TestCase):
         self.assertEqual(len(complaints("src/base/yaml.h", "#pragma once\n" + yaml)), 1)
         self.assertEqual(len(complaints("tests/base/yaml_test.cpp", yaml)), 1)
 
+    def test_headers_that_come_by_chance(self):
+        sorts = "\nstd::sort(a.begin(), a.end());\nstd::ranges::find(a, 1);\n"
+        self.assertEqual([message for message in complaints("src/io/x.cpp", sorts)], ["needs #include <algorithm>"])
+        self.assertEqual(complaints("src/io/x.cpp", "#include <algorithm>\n" + sorts), [])
+        self.assertEqual(complaints("tests/io/x.cpp", "// std::sort(a)\nx.find(1); a.sort();\n"), [])
+        self.assertEqual(complaints("src/io/x.cpp", "fmt::join(a);\n"), ["needs #include <fmt/ranges.h>"])
+
     def test_first_line(self):
         self.assertEqual(len(complaints("src/io/x.cpp", "", "// io/y.cpp: words.\n")), 1)
         self.assertEqual(len(complaints("src/io/x.cpp", "", "#include <vector>\n")), 1)
