@@ -3,14 +3,17 @@
 
     python examples/ray/t5_text_to_sql.py --rows /shared/wikisql --storage-path /shared/runs --num-workers 3 --use-gpu --model-name google-t5/t5-3b
 
---rows: Parquet or JSON lines with the columns instruction, input, output. Run it from the root of the repository. The last tenth of the rows is held out: evaluations are
-on it, and at the end the trained model answers a few of it.
+--rows: Parquet or JSON lines with the columns instruction, input, output; of a folder the files of the training split, which have `train` in their
+names. Run it from the root of the repository. The last tenth of the rows is held out: evaluations are on it, and at the end the trained model answers
+a few of it.
 """
 
 import argparse
+import re
 import subprocess
 from pathlib import Path
 
+import pyarrow.fs
 import ray.data
 import yaml
 from ray.train import RunConfig, ScalingConfig
@@ -46,6 +49,19 @@ def keys_of(args):
     return {**keys, **dict(word.split("=", 1) for word in args.set)}
 
 
+def files_of(rows):
+    """Paths to read, and the file system that has them: one file, or those of a folder's training split."""
+    storage, path = pyarrow.fs.FileSystem.from_uri(rows if "://" in rows else str(Path(rows).resolve()))
+    if storage.get_file_info(path).type != pyarrow.fs.FileType.Directory:
+        return storage, [path]
+    found = sorted(entry.path for entry in storage.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
+                   if entry.path.endswith((".parquet", ".json", ".jsonl")))
+    train = [name for name in found if "train" in re.split("[^a-z]", name.removeprefix(path).lower())]
+    if not train and len(found) != 1:
+        raise SystemExit(f"error: --rows: {rows} has {len(found)} data files and none with `train` in its name\n  hint: name one file")
+    return storage, train or found
+
+
 def answer(run, checkpoint, rows):
     """Greedy answers of the checkpoint, next to what was expected."""
     for row in rows:
@@ -61,9 +77,10 @@ def main():
     del run["data"]["train"], run["data"]["limit"], run["data"]["eval_fraction"]  # rows come through Ray Data, and are split there
     if args.debug_steps:
         del run["train"]["epochs"]
-    read = ray.data.read_json if args.rows.endswith((".jsonl", ".json")) else ray.data.read_parquet
+    storage, files = files_of(args.rows)
+    read = ray.data.read_parquet if files[0].endswith(".parquet") else ray.data.read_json
     ray.data.DataContext.get_current().execution_options.preserve_order = True  # the same split every time
-    rows, held_out = read(args.rows).limit(args.first_rows).train_test_split(HELD_OUT)
+    rows, held_out = read(files, filesystem=storage).limit(args.first_rows).train_test_split(HELD_OUT)
     result = WeftTrainer(run, train_loop_config=keys_of(args), datasets={"train": rows, "eval": held_out},
                          scaling_config=ScalingConfig(num_workers=args.num_workers, use_gpu=args.use_gpu, placement_strategy="SPREAD"),
                          run_config=RunConfig(name=args.name, storage_path=args.storage_path)).fit()

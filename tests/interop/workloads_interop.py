@@ -99,7 +99,7 @@ def check_widths(checks, what, batches, most, most_source, pad):
     checks.equal(good, NUM_BATCHES, f"{what}: batches of the right width")
 
 
-def check_workload(checks, weft, name, theirs, global_batch, keeps_padding, held_out=False):
+def check_workload(checks, weft, name, theirs, global_batch, keeps_padding, held_out=0):
     """The batches of the file in file order, then as configured. Returns the latter."""
     path = FILES / f"{name}.yaml"
     theirs = [plain(row) for row in theirs]
@@ -109,8 +109,8 @@ def check_workload(checks, weft, name, theirs, global_batch, keeps_padding, held
     if held_out:  # those of the evaluation part are missing, and no others
         at = [theirs.index(row) if row in theirs else -1 for row in got]
         checks.that(-1 not in at and at == sorted(set(at)), f"{name}: rows in file order, equal to Python's")
-        checks.that(0 < at[-1] + 1 - len(at) < len(at) / 2, f"{name}: about a tenth is held out",
-                    f"{at[-1] + 1 - len(at)} of {at[-1] + 1}")
+        out_of = at[-1] + 1 - len(at)
+        checks.that(out_of < 3 * held_out * at[-1], f"{name}: about {held_out} of the rows are held out", f"{out_of} of {at[-1] + 1}")
     else:
         checks.equal(sum(a == b for a, b in zip(got, theirs)), len(got), f"{name}: rows in file order, equal to Python's")
     wrong = [(ids, (-100,) + labels[1:-2] + (7,) + labels[-1:], *rest) for ids, labels, *rest in got]
@@ -173,13 +173,13 @@ def body(args, checks, folder):
     lines = texts_of("text", data / "wikitext2/wiki.valid.raw", folder)["text"]
     out = check_workload(checks, weft, "1-qwen-tp-dp", padded_rows(lines, qwen, 2048, False, False), 4, True)
     checks.that("not_built" not in out, "1-qwen-tp-dp: this build trains it")
-    part = lines[:round(len(lines) * 0.1)]
-    out = check_workload(checks, weft, "2-qwen-tutorial", padded_rows(part, qwen, 512, True, True), 4, True)
+    part = lines[:round(len(lines) * 0.05)]
+    out = check_workload(checks, weft, "2-qwen-tutorial", padded_rows(part, qwen, 512, True, True), 2, True)
     checks.that("not_built" not in out, "2-qwen-tutorial: this build trains it")
 
     t5 = AutoTokenizer.from_pretrained(data / "tokenizers/t5-small")
     pairs = texts_of("json", data / "wikisql/text2sql_dev.jsonl", folder).select(range(1000))
-    out = check_workload(checks, weft, "4-t5-text-to-sql", answer_rows(pairs, t5), 16, False, held_out=True)
+    out = check_workload(checks, weft, "4-t5-text-to-sql", answer_rows(pairs, t5), 24, False, held_out=0.01)
     checks.equal(out["rows"], 1000, "4-t5-text-to-sql: rows taken")
     check_widths(checks, "4-t5-text-to-sql", out["batches"], 128, 256, t5.pad_token_id)
     checks.that("not_built" not in out, "4-t5-text-to-sql: this build trains it")
@@ -191,7 +191,7 @@ def body(args, checks, folder):
 
     bloom = AutoTokenizer.from_pretrained(data / "weights/tiny_BloomForCausalLM")
     reviews = texts_of("json", data / "imdb/imdb_train_2k.jsonl", folder)
-    out = check_workload(checks, weft, "5-bloomz-imdb", review_rows(reviews, bloom), 16, False, held_out=True)
+    out = check_workload(checks, weft, "5-bloomz-imdb", review_rows(reviews, bloom), 16, False, held_out=0.1)
     check_widths(checks, "5-bloomz-imdb", out["batches"], 512, 0, bloom.pad_token_id)
     held.write_text("".join(json.dumps({"text": row["text"]}) + "\n" for row in reviews.select(range(40))))
     rows = [bloom(row["text"], truncation=True, max_length=96)["input_ids"] for row in reviews.select(range(40))]
