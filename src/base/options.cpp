@@ -165,6 +165,17 @@ void OptionTable::add_synonym(std::string other, std::string instead) {
   ensure(synonyms_.emplace(std::move(other), std::move(instead)).second, "a synonym given twice");
 }
 
+void OptionTable::add_absent(std::string other, std::string answer) {
+  ensure(absent_.emplace(std::move(other), std::move(answer)).second, "an absent key given twice");
+}
+
+void OptionTable::add_alternatives(std::vector<std::vector<std::string>> groups) {
+  for (const auto& group : groups) {
+    for (const std::string& key : group) ensure(find(key) != nullptr, "no option " + key);
+  }
+  alternatives_.push_back(std::move(groups));
+}
+
 void OptionTable::read(const YamlNode& root, std::string_view source,
                        std::vector<std::string>& complaints) {
   auto where = [&](const YamlNode& node) { return fmt::format("{}:{}", source, node.line); };
@@ -230,12 +241,41 @@ void OptionTable::set(std::string_view assignment, std::vector<std::string>& com
         complaints.back() += fmt::format("; in a shell: --set '{}={}'", key, with_quotes(value));
       return;
     }
-  } else if (value != "null") {
+  } else if (trimmed(value) != "null") {
     node.kind = YamlNode::Kind::kScalar;
     node.text = value;
   }
   std::erase(expected_, key);  // it is given now
+  if (node.is_null() && !option->required_) return unset(*option);
   give(*option, node, where, complaints);
+  set_.push_back(key);
+  unset_alternatives(*option, where);
+}
+
+void OptionTable::unset(Option& option) {
+  assign(option.target_, option.rule_, parse_yaml(option.default_, option.key_));
+  option.given_ = false;
+}
+
+void OptionTable::unset_alternatives(const Option& option, const std::string& where) {
+  const auto has = [](const std::vector<std::string>& keys, const std::string& key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  for (const auto& groups : alternatives_) {
+    const bool is_one = std::any_of(groups.begin(), groups.end(),
+                                    [&](const auto& group) { return has(group, option.key_); });
+    for (const auto& group : groups) {
+      if (!is_one || has(group, option.key_)) continue;
+      for (const std::string& key : group) {
+        Option& other = *find(key);
+        // What --set gave too is a contradiction, which the checks report.
+        if (!other.given_ || has(set_, key) || print_value(other.target_) == other.default_)
+          continue;
+        unset(other);
+        replaced_.push_back(fmt::format("{} replaces {} of the run file", where, key));
+      }
+    }
+  }
 }
 
 void OptionTable::give(Option& option, const YamlNode& given, const std::string& where,
@@ -361,6 +401,8 @@ std::optional<std::string> OptionTable::find_similar(std::string_view key) const
 
 // Another program's name for the key says more than a similar spelling.
 std::string OptionTable::unknown(std::string_view key) const {
+  const auto absent = absent_.find(plain_name(name_of(key)));
+  if (absent != absent_.end()) return fmt::format("unknown key {}: {}", shown(key), absent->second);
   const auto synonym = synonyms_.find(plain_name(name_of(key)));
   if (synonym != synonyms_.end())
     return fmt::format("unknown key {}; here it is {}", shown(key), synonym->second);

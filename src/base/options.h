@@ -88,11 +88,17 @@ class OptionTable {
   // key, or a phrase with it.
   void add_synonym(std::string other, std::string instead);
 
+  // What other programs have and this one does not: `answer` says what to use instead.
+  void add_absent(std::string other, std::string answer);
+  // Groups of keys of which a file gives one. Where set() gives a key of one group, the file's
+  // values of the others are unset, and replaced() reports it.
+  void add_alternatives(std::vector<std::vector<std::string>> groups);
+
   // Reads every key of the tree; each complaint is one line with `source` and line number, and
   // leaves its target as it was.
   void read(const YamlNode& root, std::string_view source, std::vector<std::string>& complaints);
   // "section.key=value" as --set passes it. Text is taken literally, without YAML's quotes; lists
-  // and maps are written as YAML: [a, b], {k: v}.
+  // and maps are written as YAML: [a, b], {k: v}. null unsets a key.
   void set(std::string_view assignment, std::vector<std::string>& complaints);
   void check_required(std::vector<std::string>& complaints) const;
   // These assignments will be set(): the file may give their keys values that this build does not
@@ -103,6 +109,8 @@ class OptionTable {
   void take_not_built() { takes_not_built_ = true; }
   void take_not_built(std::vector<std::string> keys) { unread_ = std::move(keys); }
   const std::vector<std::string>& not_built() const { return not_built_; }  // "key: value"
+  // "--set train.steps=4 replaces train.epochs of the run file"
+  const std::vector<std::string>& replaced() const { return replaced_; }
 
   bool was_given(std::string_view key) const;
   // The target was given as a word such as `auto`, and now holds what was chosen for it: resolved()
@@ -116,13 +124,18 @@ class OptionTable {
   Option* find(std::string_view key);
   void give(Option& option, const YamlNode& given, const std::string& where,
             std::vector<std::string>& complaints);
+  void unset(Option& option);
+  void unset_alternatives(const Option& option, const std::string& where);
   bool takes(const Option& option) const;  // also where this build lacks the value
   bool is_section(std::string_view name) const;
   std::string unknown(std::string_view key) const;
   std::optional<std::string> find_similar(std::string_view key) const;
 
   std::deque<Option> options_;
-  std::map<std::string, std::string> synonyms_;
+  std::map<std::string, std::string> synonyms_, absent_;
+  std::vector<std::vector<std::vector<std::string>>> alternatives_;
+  std::vector<std::string> set_;       // keys that set() has given
+  std::vector<std::string> replaced_;  // lines for the user
   std::vector<std::string> expected_;  // keys
   bool takes_not_built_ = false;
   std::vector<std::string> unread_;  // keys that are taken

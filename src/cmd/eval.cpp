@@ -98,6 +98,7 @@ RunCommand add_eval(CommandOptions& app) {
     std::optional<StopSignals> early;  // a rank has a supervisor that handles them
     if (!rank) early.emplace(nullptr, kEvalWords);
     RunFile file(w->run, w->sets, RunFile::Use::kEval);
+    file.log_replaced();
     apply_launch_env(file.config().launch.env);  // ranks inherit it
     check_environment();
     const std::string precision = choose_precision(&file);

@@ -115,6 +115,7 @@ Json numbers_of(const DataCounters& counters) {
 // runs that cannot be trained yet.
 Json inspect_batches(const std::string& path, const InspectRows& inspect) {
   const RunFile file(path, inspect.sets, RunFile::Use::kLook);
+  file.log_replaced();
   const RunConfig& c = file.config();
   const HfFolder folder(resolve_model_path(c.model.path));
   const Json& config = folder.config();

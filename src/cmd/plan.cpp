@@ -103,6 +103,7 @@ RunCommand add_plan(CommandOptions& app) {
   fit->excludes(dump);
   return [w, fit, cluster] {
     RunFile file(w->run, w->sets);
+    file.log_replaced();
     if (cluster->count() > 0) return print_cluster(&file, *w);
     if (const std::string line = choose_precision(&file); !line.empty()) log_info("{}", line);
     if (fit->count() > 0) return print_fit(file.config(), *w);

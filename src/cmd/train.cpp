@@ -276,6 +276,7 @@ int run_train(TrainWords& w) {
   if ((launched && launched->rank > 0) || (task && task->task > 0)) set_log_quiet(true);
   add_keys(launched, task, &w);
   RunFile file(w.run, w.sets);
+  if (!rank) file.log_replaced();
   apply_launch_env(file.config().launch.env);  // ranks inherit it
   check_environment();
   choose_precision(&file);  // the printed keys show it

@@ -24,6 +24,9 @@ constexpr const char* kAccumulation =
     "train.grad_accum, but better left unset: train.global_batch is the same in every layout";
 constexpr const char* kFolder =
     "storage (folder of the runs) and name: the run directory is <storage>/<name>";
+constexpr const char* kLora =
+    "there is no LoRA; model.freeze trains a part of the parameters, and parallel.shard: zero3 "
+    "divides the memory of all";
 constexpr const char* kPrecision = "train.precision: auto, fp32, bf16 or fp16";
 constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"learning_rate", "train.lr"},
@@ -136,13 +139,47 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"nproc_per_node", "launch.ranks_per_node (0: as many as dp x tp)"},
     {"num_threads", "launch.threads"},
     {"device_map", "launch.device"},
-    {"report_to", "track.tensorboard, track.mlflow or track.wandb"},
+    {"dataset_percentage", "data.fraction (0.01 for one per cent)"},
+    {"dataset_name", "data.train (files, or hf://datasets/ORG/NAME)"},
+    {"init_weights_path", "model.path, with model.init: pretrained"},
+    {"batch_size_per_gpu", kMicro},
+    {"per_device_batch", kMicro},
+    {"per_device_batch_size", kMicro},
+    {"num_workers", "parallel.dp and parallel.tp: ranks = dp x tp"},
+    {"storage_path", "storage"},
+    {"max_failures", "launch.max_restarts"},
+    {"debug_steps", "train.steps"},
+};
+// Keys of other trainers that have no counterpart here.
+constexpr std::pair<const char*, const char*> kAbsent[] = {
+    {"pp", "there is no pipeline parallelism; parallel.tp and parallel.shard: zero3 split a model"},
+    {"pipeline_parallel_size",
+     "there is no pipeline parallelism; parallel.tp and parallel.shard: zero3 split a model"},
+    {"cp", "there is no context parallelism; parallel.tp divides the memory of activations"},
+    {"context_parallel_size",
+     "there is no context parallelism; parallel.tp divides the memory of activations"},
+    {"ep", "there is no expert parallelism, and no mixture-of-experts model"},
+    {"lora_r", kLora},
+    {"lora_alpha", kLora},
+    {"lora_rank", kLora},
+    {"lora", kLora},
+    {"use_peft", kLora},
+    {"resume_from", "the same command resumes; --resume CHECKPOINT names where to begin"},
+    {"label_smoothing", "the loss is cross entropy without label smoothing"},
+    {"label_smoothing_factor", "the loss is cross entropy without label smoothing"},
+    {"deepspeed",
+     "DeepSpeed's files are not read; parallel.shard, train.global_batch and train.precision say "
+     "the same"},
+    {"report_to", "trackers are not built; metrics.jsonl and events.jsonl in the run directory"},
+    {"push_to_hub", "final/ is a Hugging Face folder: upload it with hf upload ORG/NAME final"},
+    {"save_init_weights", "train.steps: 0 writes the initial weights to final/"},
 };
 
 }  // namespace
 
 void add_key_synonyms(OptionTable* table) {
   for (const auto& [other, instead] : kSynonyms) table->add_synonym(other, instead);
+  for (const auto& [other, answer] : kAbsent) table->add_absent(other, answer);
 }
 
 namespace {

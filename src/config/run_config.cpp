@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "config/elastic.h"
 #include "config/launch_env.h"
 #include "kernel/device_kernels.h"
@@ -183,8 +184,8 @@ void bind_train(OptionTable& t, TrainConfig& c) {
       .not_built_values({"optimizer", "all"});
   t.add("train.offload_to", &c.offload_to, "cpu or a folder").not_built("offload");
   t.add("train.log_every", &c.log_every,
-        "steps between lines on the terminal; metrics.jsonl has every step")
-      .at_least(1);
+        "steps between lines on the terminal, 0 = no lines; metrics.jsonl has every step")
+      .at_least(0);
   t.add("train.eval_every", &c.eval_every, "steps between evaluations; 0 = each epoch").at_least(0);
   t.add("train.early_stop", &c.early_stop,
         "end after this many evaluations in a row without a better value of checkpoint.best; "
@@ -311,6 +312,9 @@ void bind_options(OptionTable* table, RunConfig* c) {
   bind_checkpoint(*table, *c);
   bind_rest(*table, *c);
   add_key_synonyms(table);
+  table->add_alternatives({{"train.steps"}, {"train.epochs"}});
+  table->add_alternatives({{"data.eval"}, {"data.eval_fraction"}});
+  table->add_alternatives({{"data.text"}, {"data.source", "data.target"}, {"data.messages"}});
 }
 
 int64_t RunConfig::micro_batch() const {
@@ -350,6 +354,10 @@ void RunFile::check(std::vector<std::string> complaints) const {
   check_config(*table_, config_, &complaints);
   if (use_ != Use::kEval) check_training_evaluation(config_, &complaints);
   refuse(complaints);
+}
+
+void RunFile::log_replaced() const {
+  for (const std::string& line : table_->replaced()) log_info("{}", line);
 }
 
 void RunFile::choose_precision(const std::string& value) {

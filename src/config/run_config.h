@@ -125,6 +125,8 @@ class RunFile {
   void use_nodes(int64_t nodes);
   bool was_given(std::string_view key) const { return table_->was_given(key); }
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
+  // A line for each key of the file that --set has unset by giving its alternative.
+  void log_replaced() const;
 
  private:
   void check(std::vector<std::string> complaints) const;  // and of all keys together

@@ -75,7 +75,7 @@ std::string format_count(double count) {
 Progress::Progress(ProgressStyle style, int64_t total_steps, int64_t log_every, int fd)
     : style_(style),
       total_steps_(total_steps),
-      log_every_(std::max<int64_t>(1, log_every)),
+      log_every_(log_every),
       fd_(fd),
       has_colour_(!std::getenv("NO_COLOR")) {}
 
@@ -121,6 +121,7 @@ void Progress::step(const StepMetrics& line) {
   if (style_ == ProgressStyle::kQuiet) return;
   step_ms_ = step_ms_ == 0 ? line.step_ms : 0.9 * step_ms_ + 0.1 * line.step_ms;
   const bool is_last = line.step == total_steps_;
+  if (log_every_ == 0) return;
   if (style_ == ProgressStyle::kPlain) {
     if (line.step % log_every_ == 0 || is_last) put(text(line) + "\n");
     return;

@@ -67,6 +67,7 @@ Json number_or_null(const std::optional<double>& v) {
 std::vector<PlannedRun> plan_runs(const VerifyOptions& o) {
   const std::vector<VerifyLayout> layouts = parse_layouts(o.layouts);
   const RunFile plain(o.run, o.sets);  // errors in the run file itself are reported once
+  plain.log_replaced();
   VerifyOptions same = o;
   std::vector<PlannedRun> runs;
   std::vector<std::string> complaints;

@@ -141,6 +141,47 @@ TEST_F(Options, SynonymsAreSuggestedAndNotAccepted) {
   EXPECT_THROW(table.add_synonym("seeds", "seed"), BugError);
 }
 
+TEST_F(Options, KeysOfOtherProgramsWithoutACounterpart) {
+  table.add_absent("lora_r", "there is no LoRA; model.dropout is near");
+  EXPECT_EQ(read("model: {lora_r: 8}\n"),
+            Lines{"r.yaml:1: unknown key model.lora_r: there is no LoRA; model.dropout is near"});
+  EXPECT_EQ(set("loraR=8"), Lines{"--set loraR=8: unknown key loraR: there is no LoRA; "
+                                  "model.dropout is near"});
+  EXPECT_THROW(table.add_absent("lora_r", "again"), BugError);
+}
+
+TEST_F(Options, SetReplacesTheFilesAlternatives) {
+  table.add_alternatives({{"data.text"}, {"data.source", "model.dropout"}, {"data.train"}});
+  EXPECT_EQ(read("name: x\ndata: {train: [a], source: s}\nmodel: {dropout: 0.5}\n"), Lines{});
+  EXPECT_EQ(table.replaced(), Lines{});
+  EXPECT_EQ(set("data.text={a}"), Lines{});
+  EXPECT_EQ(config.text, "{a}");
+  EXPECT_EQ(config.source, std::nullopt);
+  EXPECT_EQ(config.dropout, std::nullopt);
+  EXPECT_EQ(config.files, Lines{});
+  EXPECT_FALSE(table.was_given("data.source"));
+  EXPECT_EQ(table.replaced(), (Lines{"--set data.text={a} replaces data.source of the run file",
+                                     "--set data.text={a} replaces model.dropout of the run file",
+                                     "--set data.text={a} replaces data.train of the run file"}));
+  // What --set itself gives stays, and is left to the checks.
+  EXPECT_EQ(set("data.source=s"), Lines{});
+  EXPECT_EQ(config.text, "{a}");
+  EXPECT_EQ(table.replaced().size(), 3u);
+  EXPECT_THROW(table.add_alternatives({{"data.txt"}}), BugError);
+}
+
+TEST_F(Options, NullUnsetsAKeyOfTheFile) {
+  EXPECT_EQ(read("name: x\ntrain: {lr: 3, precision: bf16}\ndata: {shuffle: false}\n"), Lines{});
+  for (const char* key : {"train.lr", "train.precision", "data.shuffle"}) {
+    EXPECT_EQ(set(std::string(key) + "=null"), Lines{});
+    EXPECT_FALSE(table.was_given(key));
+  }
+  EXPECT_EQ(config.lr, Config().lr);
+  EXPECT_EQ(config.precision, Config().precision);
+  EXPECT_EQ(config.shuffle, Config().shuffle);
+  EXPECT_EQ(set("name=null"), Lines{"--set name=null: name is nothing, wanted text"});
+}
+
 TEST_F(Options, TextThatLooksLikeASection) {
   EXPECT_EQ(read("data:\n  text: {text}\n"),
             (Lines{"r.yaml:2: data.text is a section {key: value}, wanted text; put quotes around "

@@ -149,6 +149,16 @@ TEST_F(RunFileTest, MicroBatchIsLoweredToTheGlobalOne) {
 }
 
 // Names that people know from other trainers, with our key.
+TEST_F(RunFileTest, SetReplacesTheAlternativeOfTheFile) {
+  const std::string file = kSmallest + std::string("train: {epochs: 3}\n");
+  const RunFile steps = read(file, {"train.steps=4"});
+  EXPECT_EQ(steps.config().train.steps, 4);
+  EXPECT_EQ(steps.config().train.epochs, 1);
+  EXPECT_NE(error_of<UserError>([&] { read(file, {"train.steps=4", "train.epochs=2"}); })
+                .find("both given"),
+            std::string::npos);
+}
+
 TEST_F(RunFileTest, NamesOfOtherTrainersAreSuggested) {
   const std::pair<const char*, const char*> words[] = {
       {"learning_rate", "train.lr"},
@@ -166,6 +176,14 @@ TEST_F(RunFileTest, NamesOfOtherTrainersAreSuggested) {
       {"model_name_or_path", "model.path"},
       {"train.save_steps", "checkpoint.every"},
       {"zero_stage", "parallel.shard"},
+      {"resume_from", "--resume"},
+      {"dataset_percentage", "data.fraction"},
+      {"debug_steps", "train.steps"},
+      {"parallel.pp", "no pipeline parallelism"},
+      {"model.lora_r", "no LoRA"},
+      {"train.label_smoothing", "without label smoothing"},
+      {"train.deepspeed", "parallel.shard"},
+      {"report_to", "trackers are not built"},
   };
   for (const auto& pair : words) {
     const std::string word = pair.first, key = pair.second;

@@ -54,6 +54,11 @@ TEST(Progress, PlainLinesEachLogEverySteps) {
             "step 1  loss 2.5000  12,346 tok/s  1.5 GiB  1 s\n");
 }
 
+TEST(Progress, LogEveryZeroShowsNoSteps) {
+  EXPECT_EQ(shown(ProgressStyle::kPlain, 4, 4, 0), "");
+  EXPECT_EQ(shown(ProgressStyle::kTerminal, 4, 4, 0), "");
+}
+
 TEST(Progress, TerminalLineIsRewritten) {
   const std::string text = shown(ProgressStyle::kTerminal, 4, 8, 1);
   EXPECT_TRUE(text.starts_with("\r\x1b[K"));
