@@ -183,7 +183,7 @@ void Trainer::start_another(const std::string& damage) {
 
 bool Trainer::is_finished() const {
   if (options_.overwrite || !has_final(start_.dir)) return false;
-  return state_.step > 0 && loaded_.saved_step == state_.step &&
+  return loaded_.saved_step == state_.step &&
          (is_past_end(state_.position.epoch) || is_stalled()) &&
          read_history(start_.dir).finished_step == state_.step;
 }
