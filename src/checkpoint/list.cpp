@@ -83,6 +83,15 @@ bool is_best_of(const fs::path& best, const fs::path& start) {
   }
 }
 
+bool has_sound_structure(const fs::path& folder) {
+  try {
+    CheckpointReader(folder).check_structure();
+    return true;
+  } catch (const UserError&) {  // damaged, or in another format
+    return false;
+  }
+}
+
 void remove_checkpoint(const fs::path& folder) {
   const fs::path removing = folder.string() + kRemovingSuffix;
   remove_folder(removing);
@@ -240,18 +249,21 @@ void remove_unfinished(const fs::path& run_dir) {
 
 void prune_checkpoints(const fs::path& run_dir, int64_t keep, int64_t newest) {
   const std::vector<Entry> entries = scan(run_dir);
-  std::vector<int64_t> whole;
-  for (const Entry& e : entries) {
-    if (e.state == State::kWhole && e.step <= newest) whole.push_back(e.step);
+  int64_t oldest = -1, last = -1;  // last: nobody writes an older step now
+  int64_t num_kept = 0;
+  for (auto e = entries.rbegin(); e != entries.rend() && num_kept < std::max<int64_t>(keep, 1);
+       ++e) {
+    if (e->state != State::kWhole || e->step > newest) continue;
+    last = std::max(last, e->step);
+    if (!has_sound_structure(e->path)) continue;
+    oldest = e->step;
+    ++num_kept;
   }
-  if (whole.empty()) return;
-  const auto kept = std::min(whole.size(), static_cast<size_t>(std::max<int64_t>(keep, 1)));
-  const int64_t oldest = whole[whole.size() - kept];
+  if (num_kept < std::max<int64_t>(keep, 1)) oldest = -1;  // all that are sound
   for (const Entry& e : entries) {
     if (e.state == State::kWhole && e.step < oldest) remove_checkpoint(e.path);
     if (e.state == State::kRemoving) remove_folder(e.path);
-    // Nobody writes an older step now.
-    if (e.state == State::kWriting && e.step < whole.back()) remove_folder(e.path);
+    if (e.state == State::kWriting && e.step < last) remove_folder(e.path);
   }
 }
 

@@ -11,15 +11,37 @@
 namespace weft {
 namespace {
 
-// Keys whose change makes it a different training; the others may change on resume.
-bool is_fixed(const std::string& key) {
-  return key.starts_with("model.") || key.starts_with("data.") || key == "seed" ||
-         key == "train.global_batch" || key == "train.precision" || key == "train.tf32" ||
-         key == "train.master_weights" || key == "train.loss_scale" || key == "train.optimizer";
+// kExact and kMomentum depend on more than the key: train/saver.cpp and train/same_optimizer.cpp
+// compare them with what the checkpoint holds.
+constexpr ResumeRule kRules[] = {
+    {"model.", OnResume::kFixed},
+    {"data.", OnResume::kFixed},
+    {"seed", OnResume::kFixed},
+    {"train.global_batch", OnResume::kFixed},
+    {"train.tf32", OnResume::kFixed},
+    {"train.loss_scale", OnResume::kFixed},
+    {"train.optimizer", OnResume::kFixed},
+    {"train.precision", OnResume::kConverted},
+    {"train.master_weights", OnResume::kConverted},
+    {"parallel.exact_tp", OnResume::kExact},
+    {"parallel.exact_dp", OnResume::kExact},
+    {"parallel.exact_rows", OnResume::kExact},
+    {"train.momentum", OnResume::kMomentum},
+};
+
+bool has_rule(const std::string& key, OnResume rule) {
+  for (const ResumeRule& r : kRules) {
+    const bool is_section = std::string_view(r.key).ends_with('.');
+    if (r.rule == rule && (is_section ? key.starts_with(r.key) : key == r.key)) return true;
+  }
+  return false;
 }
 
-bool is_converted(const std::string& key) {
-  return key == "train.precision" || key == "train.master_weights";
+bool is_converted(const std::string& key) { return has_rule(key, OnResume::kConverted); }
+
+// Keys whose change makes it a different training.
+bool is_fixed(const std::string& key) {
+  return has_rule(key, OnResume::kFixed) || is_converted(key);
 }
 
 // Keys that may change and affect what the next steps compute, up to the order of sums. The other
@@ -32,6 +54,38 @@ bool is_of_future(const std::string& key) {
 }
 
 }  // namespace
+
+std::span<const ResumeRule> resume_rules() { return kRules; }
+
+const char* words_of(OnResume rule) {
+  switch (rule) {
+    case OnResume::kFixed:
+      return "must not change: it would be another training";
+    case OnResume::kConverted:
+      return "must not change, unless `--convert-states` converts weights and states";
+    case OnResume::kExact:
+      return "must not change from exact mode to exact mode; a number that is given and the same "
+             "number chosen for 0 are equal";
+    case OnResume::kMomentum:
+      return "with `train.optimizer: sgd` must not change from or to 0; other values may";
+  }
+  return "";
+}
+
+std::string keys_of(OnResume rule, const char* quote) {
+  std::string text;
+  for (const ResumeRule& r : kRules) {
+    if (r.rule != rule) continue;
+    const char* rest = std::string_view(r.key).ends_with('.') ? "*" : "";
+    text += fmt::format("{}{}{}{}{}", text.empty() ? "" : ", ", quote, r.key, rest, quote);
+  }
+  return text;
+}
+
+std::string fixed_keys_hint() {
+  return fmt::format("; {}, {} must stay as they were: docs/keys.md lists what may change",
+                     keys_of(OnResume::kFixed), keys_of(OnResume::kConverted));
+}
 
 RunChanges compare_runs(const std::string& stored, const std::string& resolved, const char* what,
                         bool converts) {

@@ -1,10 +1,26 @@
 // config/run_changes.h: compares two resolved run files: what a resumed run must not change.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 namespace weft {
+
+// What a resumed run may do with some keys; all others may change. `key`: one of the option table,
+// or the start of several ("model.").
+enum class OnResume { kFixed, kConverted, kExact, kMomentum };
+struct ResumeRule {
+  const char* key;
+  OnResume rule;
+};
+std::span<const ResumeRule> resume_rules();
+// "must not change: ...", as the pages and messages have it.
+const char* words_of(OnResume rule);
+// The keys of a rule as a list, each between two `quote`s: "model.*, data.*, seed".
+std::string keys_of(OnResume rule, const char* quote = "");
+// The end of a hint: the keys that must not change.
+std::string fixed_keys_hint();
 
 // Each as "key: old -> new".
 struct RunChanges {

@@ -37,8 +37,8 @@ void compare_recorded(const fs::path& checkpoint, const Json& state, const RunSt
         fmt::format("{} was trained with other keys:{}", checkpoint.string(),
                     indented_lines(changes.refused)),
         fmt::format("set them as they were; or train its weights in a new run: weft export {} DIR, "
-                    "then --set model.path=DIR --set model.init=pretrained{}",
-                    checkpoint.string(), convert_hint(changes)));
+                    "then --set model.path=DIR --set model.init=pretrained{}{}",
+                    checkpoint.string(), convert_hint(changes), fixed_keys_hint()));
   }
   if (question->has_stored && !start.is_of_other_run) return;
   if (!start.is_of_other_run && is_run_dir(start.dir)) {

@@ -86,6 +86,11 @@ void report_failure(const fs::path& dir, const RunFailure& failure,
   }
 }
 
+void report_cut_off(const fs::path& dir, const std::string& text) {
+  write_survived(dir, Others::kRankZero, "failed", -1,
+                 {{"message", Json(text)}, {"ranks", Json(Json::Array{})}}, "");
+}
+
 bool begin_events(const fs::path& dir, const std::string& resolved, bool converts) {
   try {
     const std::vector<std::string> names = folder_names(dir);

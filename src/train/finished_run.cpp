@@ -80,19 +80,21 @@ bool report_if_finished(const RunFile& file, const TrainOptions& options) {
   check_length(dir);
   if (!has_final(dir) || !is_unchanged(file, dir)) return false;
   const RunHistory history = read_history(dir);
-  const int64_t step = history.finished_step.value_or(0);
-  if (step == 0) return false;
-  CheckpointSearch found = find_sound_checkpoint(dir);
-  if (step_of(found) > step) return false;
-  if (found.sound && step_of(found) < step)  // it is named below
-    found = find_sound_checkpoint(dir, {}, CheckDepth::kEveryByte);
+  if (!history.finished_step) return false;
+  const int64_t step = *history.finished_step;
+  if (step_of(find_sound_checkpoint(dir)) > step) return false;
+  // It is named below, or offered to continue from: nothing that would be found damaged then.
+  const CheckpointSearch found = find_sound_checkpoint(dir, {}, CheckDepth::kEveryByte);
+  if (step == 0 && !found.sound) return false;  // initial weights: the run starts again
   if (!is_past_end(file.config().train, history, found)) return false;
   warn_of_damaged(found);
   if (found.sound && step_of(found) < step)
     log_warning("the checkpoint of step {} is gone or damaged; the newest sound one is {}", step,
                 found.sound->string());
   log_info("{} is finished at step {}{}", dir.string(), step,
-           step_of(found) == step ? way_to_continue(history.stalled_evals.has_value()) : "");
+           found.sound && step_of(found) == step
+               ? way_to_continue(history.stalled_evals.has_value())
+               : "");
   return true;
 }
 

@@ -3,7 +3,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -47,6 +50,24 @@ std::pair<std::string, std::string> first_line_apart(const std::string& a, const
     if (x != y || (!more_left && !more_right)) return {x, y};
   }
 }
+
+// "rank 2", with its node where there are several. Collective, and equal on all ranks.
+std::string full_name(Ranks& ranks, const RankHost& mine, int rank) {
+  const std::vector<int> firsts = gather(ranks, mine.first_rank);
+  const std::string host = share_text(ranks, mine.name, rank);
+  const std::set<int> nodes(firsts.begin(), firsts.end());
+  if (nodes.size() == 1) return fmt::format("rank {}", rank);
+  const auto node = nodes.find(firsts[static_cast<size_t>(rank)]);
+  return fmt::format("rank {} on node {} ({})", rank, std::distance(nodes.begin(), node), host);
+}
+
+// Texts of rank 0 and another one. Collective.
+std::pair<std::string, std::string> share_both(Ranks& ranks, const std::string& mine, int other) {
+  std::string first = share_text(ranks, mine);  // one after the other, on all ranks alike
+  return {std::move(first), share_text(ranks, mine, other)};
+}
+
+constexpr const char* kModelFile = "model file (name, size, hash of it or of a sample)";
 
 template <typename T>
 uint64_t hash_of(const std::vector<T>& values) {
@@ -115,30 +136,53 @@ bool agree_on_success(Comm& group, bool ok) {
 void agree_on_inputs(Ranks& ranks, const RankInputs& mine) {
   if (ranks.size() == 1) return;
   const std::string numerics = mine.numerics.dump();
-  const uint64_t hash = hash_text(mine.data, hash_text(mine.run, hash_text(numerics)));
+  const uint64_t hash =
+      hash_text(mine.model, hash_text(mine.data, hash_text(mine.run, hash_text(numerics))));
   const int other = first_other(gather(ranks, hash));
   if (other < 0) return;
   // All ranks know that two differ: they exchange their values, so that any can name both.
   const std::string name = fmt::format("on rank {}", other);
-  const auto share = [&](const std::string& text) {
-    std::string first = share_text(ranks, text);  // one after the other, on all ranks alike
-    return std::pair{std::move(first), share_text(ranks, text, other)};
-  };
-  const auto [first, second] = share(numerics);
+  const auto [first, second] = share_both(ranks, numerics, other);
   std::vector<std::string> found =
       numerics_differences(parse_json(first, "the numerics of rank 0"), "on rank 0",
                            parse_json(second, "the numerics of a rank"), name);
   const auto add_line = [&](std::string_view what, const std::string& text) {
-    const auto [text_0, text_other] = share(text);
+    const auto [text_0, text_other] = share_both(ranks, text, other);
     if (const auto [a, b] = first_line_apart(text_0, text_other); a != b)
       found.push_back(fmt::format("{}: \"{}\" on rank 0, \"{}\" {}", what, a, b, name));
   };
   add_line("run file", mine.run);
+  add_line(kModelFile, mine.model);
   add_line("data file (name, size, hash of a sample)", mine.data);
+  const std::string rank_0 = full_name(ranks, mine.host, 0);
   throw UserError(
-      fmt::format("rank {} does not compute the same as rank 0: {}", other, fmt::join(found, "; ")),
-      "all ranks need the same program, run file, data files and kind of processor; WEFT_CPU_LEVEL "
-      "sets the kernels");
+      fmt::format("{} does not compute the same as {}: {}", full_name(ranks, mine.host, other),
+                  rank_0, fmt::join(found, "; ")),
+      "all ranks need the same program, run file, model files, data files and kind of processor; "
+      "WEFT_CPU_LEVEL sets the kernels");
+}
+
+void agree_on_files(Ranks& ranks, const RankHost& host, const std::string& what,
+                    const std::string& mine) {
+  if (ranks.size() == 1) return;
+  std::vector<uint64_t> hashes = gather(ranks, mine.empty() ? 0 : hash_text(mine));
+  for (uint64_t& hash : hashes) hash = hash == 0 ? hashes[0] : hash;
+  const int other = first_other(hashes);
+  if (other < 0) return;
+  const auto [text_0, text_other] = share_both(ranks, mine, other);
+  const auto [a, b] = first_line_apart(text_0, text_other);
+  const std::string rank_0 = full_name(ranks, host, 0);
+  throw UserError(fmt::format("{} does not read the same as {}: {}: \"{}\" on rank 0, \"{}\" on "
+                              "rank {}",
+                              full_name(ranks, host, other), rank_0, what, a, b, other),
+                  "every node needs the same files under that path: copy the folder of one node to "
+                  "the others, or let them share it");
+}
+
+bool has_several_hosts(Ranks& ranks, const RankHost& host) {
+  if (ranks.size() == 1) return false;
+  const std::vector<int> firsts = gather(ranks, host.first_rank);
+  return std::any_of(firsts.begin(), firsts.end(), [](int first) { return first != 0; });
 }
 
 void compare_batches(Ranks& ranks, const Batch& batch, int64_t step) {

@@ -29,13 +29,28 @@ DataCounters sum_counters(Ranks& ranks, DataCounters mine);
 // Whether it succeeded on all ranks of the group.
 bool agree_on_success(Comm& group, bool ok);
 
-struct RankInputs {
-  std::string run;   // the run file
-  std::string data;  // describe_files()
-  Json numerics;     // the fingerprint
+struct RankHost {
+  std::string name;    // of the machine
+  int first_rank = 0;  // the lowest rank on it
 };
-// UserError naming a rank whose inputs differ from rank 0's, and what both of them have.
+
+struct RankInputs {
+  std::string run;         // the run file
+  std::string data;        // describe_files()
+  Json numerics;           // the fingerprint
+  std::string model = {};  // describe_model_files()
+  RankHost host = {};
+};
+// UserError naming a rank whose inputs differ from rank 0's, its node where there are several, and
+// what both of them have.
 void agree_on_inputs(Ranks& ranks, const RankInputs& mine);
+
+// The same for files of one kind, `what`, a line for each. Ranks without a text are not compared.
+void agree_on_files(Ranks& ranks, const RankHost& host, const std::string& what,
+                    const std::string& mine);
+
+// Whether the ranks are on several machines.
+bool has_several_hosts(Ranks& ranks, const RankHost& host);
 
 // Ranks of a tensor group must have made the same rows, and all ranks must be at the same place in
 // the data. BugError naming step and ranks where not.

@@ -83,6 +83,9 @@ class Trainer {
   StreamOptions share(StreamOptions options) const;
   void load_state();
 
+  // UserError where a node has other files than those from which the others start.
+  void compare_start_files();
+
   // Each rank reads its slices, and checks what it reads. "", or what is damaged.
   std::string load_or_damage();
 
@@ -160,8 +163,9 @@ class Trainer {
   const std::shared_ptr<PinnedSlots> pins_;   // null: no slots
   std::unique_ptr<TrainingAnswers> answers_;  // null: none are generated
   TrainState state_;
-  const Json numerics_;     // the fingerprint
-  std::string data_files_;  // describe_files
+  const Json numerics_;      // the fingerprint
+  std::string data_files_;   // describe_files
+  std::string model_files_;  // describe_model_files
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<TensorHashes> hashes_;  // null: not requested

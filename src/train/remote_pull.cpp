@@ -77,7 +77,7 @@ void RemoteRun::pull(bool with_checkpoints, int64_t keep) {
   state_.next_token = lease_.token();
   for (const StoredFolder* folder : listing.steps()) state_.pushed.insert(folder->name);
   keep_state();
-  const std::vector<std::string> ahead = unsent();
+  const std::vector<std::string> ahead = sound_of(unsent());
   if (!ahead.empty()) {
     log_warning("{} has what {} lacks, of a start whose uploads failed; uploading {}{}",
                 mirror_.string(), address(), ahead.back(),

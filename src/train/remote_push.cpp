@@ -1,12 +1,16 @@
 // train/remote_push.cpp: what the mirror has and the store does not is put there, its last file
 // last.
+//
+// A folder replaces others in the store: it is verified before. What is damaged here stays here.
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "base/threads.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
+#include "io/safetensors.h"
 #include "train/remote_run.h"
 
 namespace weft {
@@ -19,7 +23,43 @@ std::string file_fingerprint(const fs::path& path) {
   return fmt::format("{} {}", size, fs::last_write_time(path, unknown).time_since_epoch().count());
 }
 
+// Why a folder may not be uploaded; "": every byte is as it was written. final/ has no checksums:
+// only its files' sizes are checked.
+std::string damage_of(const fs::path& folder, bool has_checksums) {
+  try {
+    if (has_checksums) CheckpointReader(folder).verify();
+    for (const std::string& file : folder_names(folder)) {
+      if (!has_checksums && file.ends_with(".safetensors")) SafetensorsFile(folder / file);
+    }
+    return "";
+  } catch (const UserError& e) {  // damaged, or in another weft's format
+    return e.what();
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> RemoteRun::sound_of(const std::vector<std::string>& names) {
+  std::vector<std::string> sound;
+  for (const std::string& name : names) {
+    const std::string fingerprint = folder_fingerprint(mirror_ / name);
+    Checked& last = checked_[name];
+    if (last.fingerprint != fingerprint) {
+      last = {fingerprint, damage_of(mirror_ / name, name != "final")};
+      if (!last.damage.empty())
+        log_warning("{} is damaged and is not uploaded; {} keeps what it has: {}",
+                    (mirror_ / name).string(), address(), last.damage);
+    }
+    if (last.damage.empty()) sound.push_back(name);
+  }
+  return sound;
+}
+
+bool RemoteRun::is_damaged(const std::string& name) const {
+  const auto last = checked_.find(name);
+  return last != checked_.end() && !last->second.damage.empty() &&
+         last->second.fingerprint == folder_fingerprint(mirror_ / name);
+}
 
 std::vector<std::string> RemoteRun::unsent() const {
   std::vector<std::string> names;
@@ -38,7 +78,7 @@ std::vector<std::string> RemoteRun::unsent() const {
 
 void RemoteRun::push_all(int64_t keep) {
   push_records(*store_, Events::kNot);  // a checkpoint's steps have their lines before it
-  for (const std::string& name : unsent()) {
+  for (const std::string& name : sound_of(unsent())) {
     push_folder(name);
     keep_state();
   }
@@ -48,9 +88,14 @@ void RemoteRun::push_all(int64_t keep) {
   prune(keep);
 }
 
-// events.jsonl names checkpoints and final/: a start elsewhere must find what it names.
+// events.jsonl names checkpoints and final/: a start elsewhere must find what it names, except what
+// is damaged here.
 void RemoteRun::push_records(ObjectStore& store, Events events) {
-  const bool has_events = events == Events::kWhereAllIsSent && unsent().empty();
+  const std::vector<std::string> left =
+      events == Events::kWhereAllIsSent ? unsent() : std::vector<std::string>{};
+  const bool has_events =
+      events == Events::kWhereAllIsSent &&
+      std::all_of(left.begin(), left.end(), [this](const std::string& n) { return is_damaged(n); });
   const std::lock_guard lock(records_mutex_);
   for (const char* name : kRecordFiles) {
     if (std::string_view(name) == "events.jsonl" && !has_events) continue;

@@ -134,7 +134,10 @@ void RemoteRun::finish(int64_t keep) {
   check_lock();
   try {
     push(keep);
-    log_info("all of it is in {}", address());
+    const std::vector<std::string> left = unsent();
+    if (left.empty()) log_info("all of it is in {}", address());
+    for (const std::string& name : left)
+      log_warning("{} does not have {}, which is damaged here", address(), name);
   } catch (const Error& e) {
     throw RunError(
         fmt::format("{}\n  what {} lacks is in {}", e.what(), address(), mirror_.string()),

@@ -30,7 +30,7 @@ RunChanges check_same_run(const RunFile& file, const fs::path& dir, bool has_sto
   throw UserError(
       fmt::format("{} holds another run:{}", dir.string(), indented_lines(changes.refused)),
       "give the run another name, undo the change, or start over with --overwrite" +
-          convert_hint(changes));
+          convert_hint(changes) + fixed_keys_hint());
 }
 
 // The end of the run will replace final/: only what a run in this directory wrote may be replaced.

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostConfigBytes = size_t{16} << 20;
+constexpr size_t kMostConfigBytes = size_t{16} << 20, kMostTokenizerBytes = size_t{1} << 28;
 
 bool is_note(const std::string& key) {
   // Keys about where a continuation ends do not affect training.
@@ -73,6 +73,19 @@ void check_same_architecture(const LogicalModel& source, const Session& session)
                            : fmt::format("{} with {}", theirs, sizes)),
       fmt::format("evaluate it with --set model.path={} --set model.init=pretrained",
                   source.path.string()));
+}
+
+void check_same_tokenizer(const std::filesystem::path& checkpoint, const Session& session) {
+  if (session.config.data.tokenizer == "bytes") return;
+  for (const auto& [name, bytes] : session.tokenizer->files()) {
+    const std::filesystem::path kept = checkpoint / name;
+    if (!std::filesystem::exists(kept) || read_file(kept, kMostTokenizerBytes) == bytes) continue;
+    throw UserError(fmt::format("the tokenizer's {} differs from that of {}", name, kept.string()),
+                    fmt::format("undo the change (the run's own file is {}); or train the "
+                                "checkpoint's weights in a new run: weft export {} DIR, then --set "
+                                "model.path=DIR --set model.init=pretrained",
+                                kept.string(), checkpoint.string()));
+  }
 }
 
 void check_same_model(const std::filesystem::path& checkpoint, const Session& session) {

@@ -12,6 +12,10 @@ namespace weft {
 // it would be a different training. Other programs' notes in it may change.
 void check_same_model(const std::filesystem::path& checkpoint, const Session& session);
 
+// UserError where a file of the tokenizer differs from the checkpoint's: the same rows would get
+// other ids.
+void check_same_tokenizer(const std::filesystem::path& checkpoint, const Session& session);
+
 // UserError where weights that are to be evaluated are of another architecture than model.path, or
 // have other sizes.
 void check_same_architecture(const LogicalModel& source, const Session& session);

@@ -16,6 +16,7 @@ std::atomic<int> noted{0};
 std::atomic<int64_t> first_urgent_ms{0};
 std::atomic<const StopWords*> stop_words{&kTrainWords};
 std::atomic<bool> is_begun{false};  // there was something to save
+std::atomic<sem_t*> second_waiter{nullptr};
 
 int64_t now_ms() {
   timespec now{};
@@ -36,7 +37,10 @@ void note(int signal) {
   const StopWords& said = *stop_words.load();
   if (is_second(signal)) {
     write_signal_line(signal, said.second);
-    ::_exit(said.second_exit);
+    sem_t* waiter = second_waiter.exchange(nullptr);
+    if (!waiter || ::sem_post(waiter) != 0) ::_exit(said.second_exit);
+    errno = saved;
+    return;
   }
   int none = 0;
   if (noted.compare_exchange_strong(none, signal)) write_signal_line(signal, said.noted);
@@ -105,6 +109,10 @@ void StopSignals::hold() const {
 }
 
 void StopSignals::hand_over() const { is_begun = true; }
+
+void StopSignals::record_second_by(sem_t* waiter) { second_waiter = waiter; }
+
+void StopSignals::end_recorded() { ::_exit(kTrainWords.second_exit); }
 
 int StopSignals::received() const { return world_ ? world_->stop_word().load() : noted.load(); }
 

@@ -1,6 +1,8 @@
 // train/signals.h: stop signals (base/stop.h) ask the loop to save and end after the step.
 #pragma once
 
+#include <semaphore.h>
+
 #include <csignal>
 #include <iterator>
 
@@ -42,6 +44,12 @@ class StopSignals {
   // ended.
   void hand_over() const;
   int received() const;  // 0: none; since hold()
+
+  // From here on the second SIGINT or SIGTERM of a process's own signals posts this instead of
+  // ending the process: whoever waits for it records the end, and ends the process. One more ends
+  // it in any case. Null: none.
+  static void record_second_by(sem_t* waiter);
+  [[noreturn]] static void end_recorded();  // for that waiter: with the exit code of a second one
 
  private:
   const ShmWorld* world_;

@@ -1,8 +1,11 @@
 // train/solo_status.h: the status of a run of one rank, which has no supervisor to write it.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
+#include <semaphore.h>
+
+#include <atomic>
+#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "train/rank_place.h"
@@ -11,7 +14,8 @@
 
 namespace weft {
 
-// A thread that reads the heartbeat once per second.
+// A thread that reads the heartbeat once per second, and records an end by a second signal: what a
+// handler could not do.
 class SoloStatus {
  public:
   SoloStatus(std::filesystem::path dir, std::optional<int64_t> planned_bytes);
@@ -25,13 +29,15 @@ class SoloStatus {
  private:
   void work();
   void stop();
+  [[noreturn]] void end_by_signal();
   JobStatus status() const;
 
   Heartbeat heartbeat_{};
+  const std::filesystem::path dir_;
+  const std::optional<std::filesystem::file_time_type> before_;  // of the last event
   StatusFile file_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool is_ending_ = false;
+  std::atomic<bool> is_ending_ = false;
+  sem_t woken_;  // by stop(), or by a second signal
   std::thread thread_;
 };
 

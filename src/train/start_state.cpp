@@ -62,6 +62,7 @@ LoadedStart load_start(const RunStart& start, const Session& session, const Layo
     return {};
   }
   check_same_model(*start.checkpoint, session);
+  check_same_tokenizer(*start.checkpoint, session);
   const CheckpointReader reader(*start.checkpoint);
   check_same_optimizer(reader, session.config.train.optimizer, engine->executor().plan().graph);
   LoadedStart loaded;

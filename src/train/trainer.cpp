@@ -13,6 +13,8 @@
 #include "train/final_model.h"
 #include "train/finished_run.h"
 #include "train/generation_guard.h"
+#include "train/lease.h"
+#include "train/model_samples.h"
 #include "train/numerics.h"
 #include "train/rank_agreement.h"
 #include "train/rank_trainer.h"
@@ -20,6 +22,14 @@
 #include "train/run_report.h"
 
 namespace weft {
+namespace {
+
+RankHost host_of(const RankPlace& place) {
+  const int local = place.launched.all ? place.launched.local_rank : place.local_rank();
+  return {host_name(), place.rank - local};
+}
+
+}  // namespace
 
 Trainer::Trainer(const RunFile& file, const TrainOptions& options, RunStart start,
                  const RankPlace& place, const StopSignals& signals)
@@ -80,7 +90,9 @@ void Trainer::meet_others() {
   if (data_files_.empty() && ranks_->size() > 1)
     data_files_ = describe_files(rows_->files()) +
                   (eval_rows_ ? describe_files(eval_rows_->files()) : std::string());
-  agree_on_inputs(*ranks_, {file_.resolved(), data_files_, numerics_});
+  if (model_files_.empty() && ranks_->size() > 1) model_files_ = describe_model_files(session_);
+  agree_on_inputs(*ranks_,
+                  {file_.resolved(), data_files_, numerics_, model_files_, host_of(place_)});
   start_ = agree_on_start(*ranks_, start_);  // where a rank dies in it, the locks stay held
   if (c_.eval.generate > 0 && eval_stream_)
     answers_ = std::make_unique<TrainingAnswers>(session_, *eval_rows_, side_files_, &engine_,
@@ -130,6 +142,7 @@ void Trainer::load_state() {
   do {
     if (start_.finished_step) return;
     state_ = initial;
+    compare_start_files();
     damage = first_text(*ranks_, load_or_damage());
     if (!damage.empty()) start_another(damage);
   } while (!damage.empty());
@@ -137,6 +150,20 @@ void Trainer::load_state() {
   const RunEnd end = find_end(c_, stream_, *ranks_);
   total_ = end.total;
   pack_size_ = end.pack_size;
+}
+
+// What is read once at the start, and by each rank in part: one rank per node answers for weights.
+void Trainer::compare_start_files() {
+  const RankHost host = host_of(place_);
+  if (start_.checkpoint) {
+    const std::string text = ranks_->size() > 1 ? describe_checkpoint(*start_.checkpoint) : "";
+    agree_on_files(*ranks_, host, "file of " + start_.checkpoint->string(), text);
+  } else if (ranks_->layout().is_exact && c_.model.init != "random" &&
+             has_several_hosts(*ranks_, host)) {
+    const bool is_first = ranks_->rank() == host.first_rank;
+    agree_on_files(*ranks_, host, "model file (name, size, hash of every byte)",
+                   is_first ? describe_whole_weights(session_) : "");
+  }
 }
 
 std::string Trainer::load_or_damage() {
@@ -156,7 +183,7 @@ void Trainer::start_another(const std::string& damage) {
 
 bool Trainer::is_finished() const {
   if (options_.overwrite || !has_final(start_.dir)) return false;
-  return state_.step > 0 && loaded_.saved_step == state_.step &&
+  return loaded_.saved_step == state_.step &&
          (is_past_end(state_.position.epoch) || is_stalled()) &&
          read_history(start_.dir).finished_step == state_.step;
 }

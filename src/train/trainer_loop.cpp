@@ -158,7 +158,7 @@ int Trainer::finish() {
   ranks_->note_phase(Phase::kFinishing, state_.step);
   // Tensors in pieces (of several ranks, or exact mode's) are assembled from the checkpoint.
   const bool has_whole = ranks_->size() == 1 && !ranks_->layout().is_exact;
-  if (state_.step > 0 || !has_whole) saver_->save_step_now(&state_);
+  saver_->save_step_now(&state_);
   check_learned(state_.step, state_.updates, state_.scaling.skipped() > 0);
   const DataCounters counted = sum_counters(*ranks_, stream_.counters());
   std::optional<int64_t> best_step;

@@ -370,6 +370,17 @@ TEST(Checkpoint, TheOneJustSavedIsNeverPruned) {
   for (int64_t step : {4, 8, 10}) EXPECT_TRUE(is_checkpoint(checkpoint_path(run.path(), step)));
 }
 
+TEST(Checkpoint, ADamagedOneDoesNotCountAsKept) {
+  TemporaryFolder run;
+  for (int64_t step : {2, 4, 8, 10}) write_two(checkpoint_path(run.path(), step), 1, step);
+  fs::resize_file(checkpoint_path(run.path(), 8) / "rank-00000.safetensors", 100);
+  prune_checkpoints(run.path(), 2);
+  EXPECT_FALSE(fs::exists(checkpoint_path(run.path(), 2)));
+  for (int64_t step : {4, 8, 10}) EXPECT_TRUE(is_checkpoint(checkpoint_path(run.path(), step)));
+  prune_checkpoints(run.path(), 9);
+  EXPECT_EQ(list_checkpoints(run.path()).size(), 3u);
+}
+
 TEST(Checkpoint, AnInterruptedReplacementIsUndone) {
   TemporaryFolder folder;
   write_two(folder / "best", 1);

@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 
+#include "config/run_changes.h"
 #include "config/run_config.h"
 
 namespace weft {
@@ -70,8 +71,16 @@ std::vector<OptionEntry> entries() {
   return table.entries();
 }
 
+std::string resume_table() {
+  std::string page = "\n## What a resumed run may change\n\n| keys | on resume |\n|---|---|\n";
+  for (const OnResume rule :
+       {OnResume::kFixed, OnResume::kConverted, OnResume::kExact, OnResume::kMomentum})
+    page += fmt::format("| {} | {} |\n", keys_of(rule, "`"), words_of(rule));
+  return page + "| all others | may change |\n";
+}
+
 std::string tables() {
-  std::string page;
+  std::string page = resume_table();
   const std::vector<OptionEntry> all = entries();
   for (const auto& [section, title] : kSections) {
     page +=
@@ -99,6 +108,17 @@ TEST(KeysPage, MatchesTheOptionTable) {
   if (std::getenv("WEFT_WRITE_PAGES")) std::ofstream(kPage) << wanted;
   EXPECT_EQ(read_page(), wanted) << kPage << " does not match the option table; see the head of "
                                  << __FILE__ << " for how to regenerate it";
+}
+
+// A key that is renamed or removed in the option table.
+TEST(KeysPage, EveryResumeRuleIsOfAKey) {
+  const std::vector<OptionEntry> all = entries();
+  for (const ResumeRule& rule : resume_rules()) {
+    const std::string_view key = rule.key;
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const OptionEntry& e) {
+      return key.ends_with('.') ? e.key.starts_with(key) : e.key == key;
+    })) << key;
+  }
 }
 
 // A new section, or a key without an explanation, is not silently omitted.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "tests/data/helpers.h"
 
 namespace weft::testing {
@@ -20,7 +21,10 @@ class FileSamples : public ::testing::Test {
  protected:
   std::string describe(const std::string& folder, const std::string& text) {
     temp_.write(folder + "/train.txt", text);
-    return describe_files({file_info((temp_.path() / folder / "train.txt").string())});
+    return describe_files({path_of(folder)});
+  }
+  FileInfo path_of(const std::string& folder) const {
+    return file_info((temp_.path() / folder / "train.txt").string());
   }
 
  private:
@@ -43,6 +47,25 @@ TEST_F(FileSamples, DifferForOtherRows) {
   for (const std::string& other : {rows(49'999), reversed, first, last})
     EXPECT_NE(here, describe("b", other));
   EXPECT_NE(describe("a", "one"), describe("b", "two"));
+}
+
+// A byte that no sample has, in another piece than the first.
+TEST_F(FileSamples, AHashOfTheWholeFileFindsEveryByte) {
+  std::string bytes(size_t{20} << 20, 'x');
+  const auto whole = [&](const std::string& folder) {
+    const std::string sample = describe(folder, bytes);
+    return std::pair{sample, describe_whole_files({path_of(folder)}, 2)};
+  };
+  const auto here = whole("a");
+  EXPECT_EQ(whole("b"), here);
+  EXPECT_EQ(here.second.find("train.txt, 20971520 bytes, "), 0U) << here.second;
+  bytes[(size_t{20} << 20) - 5000] = 'y';
+  const auto other = whole("b");
+  EXPECT_EQ(other.first, here.first);
+  EXPECT_NE(other.second, here.second);
+  bytes.clear();
+  EXPECT_EQ(whole("a").second, whole("b").second);
+  EXPECT_THROW(describe_whole_files({FileInfo{"/gone/model.safetensors", 7, 0}}, 2), RunError);
 }
 
 TEST_F(FileSamples, ReadOnlySomeOfManyFiles) {

@@ -43,7 +43,8 @@ std::vector<std::string> errors_of_ranks(int n, const std::function<void(Ranks&)
 
 TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
   const Json numerics(Json::Object{{"kernels", "neon"}, {"probe", "00ff"}});
-  const RankInputs usual{"name: a\nseed: 1\n", "a.txt, 7 bytes\nb.txt, 9 bytes\n", numerics};
+  const RankInputs usual{"name: a\nseed: 1\n", "a.txt, 7 bytes\nb.txt, 9 bytes\n", numerics,
+                         "config.json, 3 bytes\n"};
   const auto alike = errors_of_ranks(3, [&](Ranks& ranks) { agree_on_inputs(ranks, usual); });
   EXPECT_EQ(alike, std::vector<std::string>(3));
   struct Case {
@@ -56,12 +57,17 @@ TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
         Case{"run", "", "run file: \"seed: 1\" on rank 0, \"seed: 2\" on rank 2"},
         Case{"data", "",
              "data file (name, size, hash of a sample): \"b.txt, 9 bytes\" on rank 0, "
-             "\"b.txt, 8 bytes\" on rank 2"}}) {
+             "\"b.txt, 8 bytes\" on rank 2"},
+        Case{"model", "",
+             "model file (name, size, hash of it or of a sample): \"config.json, 3 bytes\" on rank "
+             "0, \"config.json, 4 bytes\" on rank 2"}}) {
     const auto thrown = errors_of_ranks(3, [&](Ranks& ranks) {
       RankInputs mine = usual;
       if (ranks.rank() == 2) {
         if (c.key == std::string("run"))
           mine.run = "name: a\nseed: 2\n";
+        else if (c.key == std::string("model"))
+          mine.model = "config.json, 4 bytes\n";
         else if (c.key == std::string("data"))
           mine.data = "a.txt, 7 bytes\nb.txt, 8 bytes\n";
         else
@@ -72,6 +78,29 @@ TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
     for (const std::string& text : thrown) {
       EXPECT_NE(text.find("rank 2 does not compute the same as rank 0"), std::string::npos) << text;
       EXPECT_NE(text.find(c.told), std::string::npos) << text;
+    }
+  }
+}
+
+// Two ranks on each of two machines, of which the first ones have read the files.
+TEST(Agree, FilesAreComparedBetweenNodesWhichAreNamed) {
+  const auto host_of = [](int rank) {
+    return RankHost{rank < 2 ? "anna" : "bert", rank < 2 ? 0 : 2};
+  };
+  for (const bool differs : {false, true}) {
+    const auto thrown = errors_of_ranks(4, [&](Ranks& ranks) {
+      const RankHost host = host_of(ranks.rank());
+      EXPECT_TRUE(has_several_hosts(ranks, host));
+      EXPECT_FALSE(has_several_hosts(ranks, RankHost{"anna", 0}));
+      const std::string b = differs && ranks.rank() == 2 ? "b, 2\n" : "b, 1\n";
+      agree_on_files(ranks, host, "model file", ranks.rank() % 2 == 0 ? "a, 1\n" + b : "");
+    });
+    for (const std::string& text : thrown) {
+      const char* wanted = !differs ? ""
+                                    : "rank 2 on node 1 (bert) does not read the same as rank 0 on "
+                                      "node 0 (anna): model file: \"b, 1\" on rank 0, \"b, 2\" on "
+                                      "rank 2";
+      EXPECT_EQ(text.substr(0, text.find('\n')), wanted);
     }
   }
 }

@@ -57,17 +57,30 @@ TEST(Finished, DamagedCheckpointsAreNamedAsDamaged) {
   const Ended same = run.train({"checkpoint.keep=1"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
   expect_parts(same.err, {"warning: ", "step-00000006", "is finished at step 6"});
-  // Slices are not read to say that a run is finished, but they are when it goes on.
+  // A damaged slice is found before raising train.steps is suggested.
   std::ofstream(file, std::ios::binary) << whole;
   flip_in_the_middle(file);
   const Ended unread = run.train({"checkpoint.keep=1"});
   EXPECT_EQ(unread.exit_code, 0) << unread.err;
-  expect_parts(unread.err, {"is finished at step 6"});
+  expect_parts(unread.err, {"warning: ", "step-00000006", "is finished at step 6"});
+  EXPECT_FALSE(contains(unread.err, "raise train.steps")) << unread.err;
   const Ended further = run.train({"checkpoint.keep=1", "train.steps=8"});
   EXPECT_EQ(further.exit_code, 2) << further.err;
   expect_parts(further.err, {"none of its checkpoints is sound", "step-00000006", "damaged",
                              "train.steps: 6 -> 8"});
   EXPECT_FALSE(contains(further.err, "are gone")) << further.err;
+}
+
+// The same end as of any other run: a checkpoint, which commands find, and nothing to do.
+TEST(Finished, ARunWithoutStepsHasACheckpoint) {
+  const TinyRun run;
+  const std::vector<std::string> none = {"train.steps=0"};
+  run.train_well(none);
+  const Ended same = run.train(none);
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  expect_parts(same.err, {"is finished at step 0", "raise train.steps"});
+  EXPECT_EQ(event_lines(run.dir(), "started").size(), 1u);
+  EXPECT_EQ(weights_of(run.dir()), weights_of(run.dir() / "final"));
 }
 
 // What a message names as sound has been read: here the one before has a damaged slice too.

@@ -91,6 +91,43 @@ TEST(Nodes, ASecondSupervisorIsRefused) {
   EXPECT_EQ(first.agent().wait().exit_code, 143);
 }
 
+// A node's own Hugging Face cache, with the model of a hub name.
+StartOptions cache_with(const TinyRun& run, const std::string& name, double eps) {
+  const std::filesystem::path cache = run / name;
+  std::filesystem::create_directories(cache / "models--Org--Tiny/snapshots/main");
+  run.change_config("rms_norm_eps", Json(eps));
+  run.write(name + "/models--Org--Tiny/snapshots/main/config.json",
+            slurp(run / "model/config.json"));
+  StartOptions options = kOnLo;
+  options.env["HF_HUB_CACHE"] = cache;
+  return options;
+}
+
+// At the start, and where a spare takes over.
+TEST(Nodes, AnotherModelFileOnANodeIsRefused) {
+  const TinyRun run;
+  const StartOptions ours = cache_with(run, "a", 1e-6), other = cache_with(run, "b", 1e-5);
+  const std::vector<std::string> sets = {"parallel.dp=2", "model.path=Org/Tiny",
+                                         "train.steps=100000"};
+  const auto expect_refused = [](const Ended& ended) {
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    expect_parts(ended.err, {"rank 1 on node 1 (", "does not compute the same as rank 0 on node 0",
+                             "model file", "config.json, "});
+  };
+  {
+    NodeRun nodes(run, "start", sets, 2, ours);
+    nodes.join(other);
+    expect_refused(nodes.train().wait());
+    EXPECT_EQ(num_steps(run, "start"), 0u);
+  }
+  NodeRun nodes(run, "spare", sets, 2, ours);
+  nodes.join(ours);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "spare") >= 5; }));
+  const std::unique_ptr<Program> spare = nodes.new_agent(other);
+  nodes.agent().send(SIGKILL);
+  expect_refused(nodes.train().wait());
+}
+
 TEST(Nodes, AStartWithTooFewNodesIsRecorded) {
   const TinyRun run;
   std::vector<std::string> sets = kExact;

@@ -1,12 +1,28 @@
 // tests/e2e/refused_start_test.cpp: a rejected start has written nothing, and reports why.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The tokenizer of another run's final/, which is changed before the run is resumed.
+TEST(RefusedStart, AnotherTokenizerThanTheCheckpoints) {
+  const TinyRun run;
+  run.train_well({"name=first", "train.steps=0"});
+  const fs::path file = run.dir("first") / "final/tokenizer.json";
+  const std::vector<std::string> sets = {"data.tokenizer=" + file.parent_path().string()};
+  run.train_well(sets);
+  std::ofstream(file, std::ios::app) << "\n";
+  const Ended ended = run.train(with(sets, {"train.steps=8"}));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  expect_parts(ended.err, {"the tokenizer's tokenizer.json differs from that of ",
+                           run.checkpoint(6).string()});
+}
 
 TEST(RefusedStart, ADamagedLineOfMetricsChangesNothing) {
   for (const char* damage : {"{\"step\": oops", "{\"step\": \"two\"", "[2"}) {

@@ -1,4 +1,5 @@
 // tests/train/remote_run_test.cpp: a mirror and a store that fails, is killed in, or was changed.
+#include "io/safetensors.h"
 #include "tests/train/remote_run_fixture.h"
 
 namespace weft::testing {
@@ -82,6 +83,63 @@ TEST_F(RemoteRunTest, AMirrorThatIsAheadIsUploadedByTheNextStart) {
   EXPECT_EQ(complete(), (Names{k1, k2}));
   EXPECT_EQ(objects_->by_name["events.jsonl"], "{\"event\": \"local\"}\n");
   EXPECT_EQ(here(), (Names{k1, k2}));
+}
+
+// The store's own checkpoint stays until a sound one has replaced it.
+TEST_F(RemoteRunTest, ADamagedCheckpointIsNotUploadedAndReplacesNothing) {
+  train({1}, "mirror", 1);
+  {
+    Session session = open();
+    session->begin(1, false);
+    save(2);
+    write("events.jsonl", "{\"event\": \"local\"}\n");
+    session.store->num_failures = -1;
+    error_of<RunError>([&] { session->finish(1); });
+  }
+  flip_byte(folder_ / "mirror" / k2 / "rank-00000.safetensors", -3);
+  Session next{std::make_shared<FakeStore>(objects_), nullptr};
+  next.run = std::make_unique<RemoteRun>(next.store, folder_ / "mirror", kQuick);
+  ::testing::internal::CaptureStderr();
+  next->pull(true, 1);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(std::string(k2) + " is damaged and is not uploaded"), std::string::npos);
+  EXPECT_EQ(said.find("of a start whose uploads failed"), std::string::npos) << said;
+  EXPECT_EQ(complete(), Names{k1});
+  EXPECT_EQ(here(), (Names{k1, k2}));
+  EXPECT_EQ(find_sound_checkpoint(folder_ / "mirror", {}, CheckDepth::kEveryByte).sound,
+            folder_ / "mirror" / k1);
+  next->begin(1, false);
+  EXPECT_EQ(objects_->by_name["events.jsonl"], "{\"event\": \"local\"}\n");
+  save(3);
+  next->finish(1);
+  EXPECT_EQ(complete(), Names{k3});
+}
+
+TEST_F(RemoteRunTest, ADamagedBestOrFinalReplacesNothing) {
+  train({1});
+  Session session = open();
+  session->begin(1, false);
+  const fs::path best = folder_ / "mirror/checkpoints/best", model = folder_ / "mirror/final";
+  const auto write_model = [&](float value) {
+    fs::create_directories(model);
+    write("final/config.json", "{}");
+    write_safetensors(model / "model.safetensors", {{"a", Dtype::kF32, {1}, &value}}, {});
+  };
+  write_two(best, 1);
+  write_model(1);
+  session->push(9);
+  const auto before = objects_->by_name;
+  write_two(best, 2, 2);
+  flip_byte(best / "rank-00000.safetensors", -3);
+  write_model(2);
+  fs::resize_file(model / "model.safetensors", fs::file_size(model / "model.safetensors") - 1);
+  session->push(9);
+  for (const char* name : {"checkpoints/best/state.json", "final/model.safetensors"})
+    EXPECT_EQ(objects_->by_name[name], before.at(name)) << name;
+  write_two(best, 3, 3);
+  session->push(9);
+  EXPECT_NE(objects_->by_name["checkpoints/best/state.json"],
+            before.at("checkpoints/best/state.json"));
 }
 
 TEST_F(RemoteRunTest, AMirrorThatIsAheadOfARunContinuedElsewhereIsSetAside) {

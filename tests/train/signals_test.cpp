@@ -7,9 +7,13 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
+#include "base/file.h"
 #include "net/shm_world.h"
+#include "tests/io/temporary_folder.h"
+#include "train/solo_status.h"
 
 namespace weft {
 namespace {
@@ -42,6 +46,30 @@ TEST(SignalsDeathTest, ASecondOneDoesNotClaimThatAnythingWasSaved) {
     ::_exit(0);
   };
   EXPECT_EXIT(meet_two(), ExitedWithCode(1), "SIGINT, the second signal");
+}
+
+// A handler cannot write them: the thread does, and ends the process.
+TEST(SignalsDeathTest, ASecondOneIsAnEventOfARunOfOneRank) {
+  const testing::TemporaryFolder run;
+  const auto meet_two = [&] {
+    SoloStatus status(run.path(), std::nullopt);
+    const StopSignals signals(nullptr);
+    std::ofstream(run / "events.jsonl") << "{\"event\":\"started\"}\n";
+    status.heartbeat()->note(Phase::kData, 3);
+    signals.hold();
+    ::raise(SIGINT);
+    sleep_ms(2 * kSameSignalMs);
+    ::raise(SIGINT);
+    sleep_ms(20'000);
+    ::_exit(0);
+  };
+  EXPECT_EXIT(meet_two(), ExitedWithCode(1), "SIGINT, the second signal");
+  for (const char* file : {"events.jsonl", kStatusFile}) {
+    EXPECT_NE(read_file(run / file).find("a second signal ended the run at once"),
+              std::string::npos)
+        << file;
+  }
+  EXPECT_NE(read_file(run / "events.jsonl").find("\"failed\""), std::string::npos);
 }
 
 TEST(Signals, TheFirstIsRecordedOnceThereIsSomethingToSave) {
