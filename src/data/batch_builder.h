@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "data/batches.h"
 #include "data/example.h"
@@ -57,7 +59,12 @@ class BatchBuilder {
     std::vector<int64_t> rows;
     std::vector<PackedRow> packed;
   };
-  Packed load_pack(const Order& order, int64_t first);
+  using LengthOf = std::function<RowLength(int64_t row)>;
+  Packed load_pack(const Order& order, int64_t first, const LengthOf& length_of) const;
+  LengthOf length_in_cache();
+  std::string pack_key(int64_t epoch) const;
+  PackSize count_packs(int64_t epoch);
+  static void add_pack(const Packed& window, PackSize* size);
   void put_rows(Batch& out);
   void reset_tensors(Batch& out) const;
   void put_causal(const CachedRow& row, int64_t b, Batch& out) const;

@@ -66,6 +66,11 @@ class ChainedRows : public RowSource {
     const auto [part, row] = find(0);
     return parts_[part]->column_names();
   }
+  int64_t num_blank() const override {
+    int64_t blank = 0;
+    for (const auto& part : parts_) blank += part->num_blank();
+    return blank;
+  }
 
  private:
   class Scan : public RowScan {

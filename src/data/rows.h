@@ -60,6 +60,8 @@ class RowSource {
   // Those that a scan passes from row `begin` to before row `end`: of 10,000 files mostly one.
   virtual std::vector<FileInfo> files_of(int64_t, int64_t) const { return files(); }
   virtual std::vector<std::string> column_names() const = 0;  // of the first file
+  // TSV lines of separators and blanks alone, which are no rows.
+  virtual int64_t num_blank() const { return 0; }
 };
 
 enum class RowFormat { kText, kJsonLines, kCsv, kTsv, kParquet, kArrow };
