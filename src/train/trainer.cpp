@@ -188,7 +188,7 @@ void Trainer::open_run() {
       total_ != kNoEnd ? RunLength{total_}
                        : most_steps(stream_.num_raw_rows(), c_.train.global_batch, c_.train.epochs);
   report_start({file_, start_, session_, *backend_.device, state_, loaded_, length, pack_size_,
-                place_.world ? place_.world->run_generation() : 0},
+                *rows_, eval_rows_.get(), place_.world ? place_.world->run_generation() : 0},
                engine_, *ranks_, *record_);
   hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, c_.train.optimizer,
                                            start_.dir, state_.step);
