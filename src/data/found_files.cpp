@@ -5,7 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "data/formats.h"
@@ -125,9 +128,9 @@ class Choice {
 
   void leave_out_splits() {
     const std::vector<unsigned> splits = splits_of(below_root(paths_));
-    unsigned all = 0, is_unnamed = 0;
-    for (const unsigned split : splits) (split == 0 ? is_unnamed : all) |= split == 0 ? 1 : split;
-    if (all == 0 || (is_unnamed == 0 && (all & (all - 1)) == 0)) return;
+    const unsigned all = std::accumulate(splits.begin(), splits.end(), 0u, std::bit_or<>());
+    const bool has_unnamed = std::count(splits.begin(), splits.end(), 0u) > 0;
+    if (all == 0 || (!has_unnamed && std::has_single_bit(all))) return;
     const unsigned wanted = wanted_split(all);
     if (wanted == 0) refuse_splits(splits);
     size_t at = 0;
