@@ -58,6 +58,8 @@ BatchBuilder::BatchBuilder(const DataConfig& config, const RowSource& rows,
       files_(hash_of(rows.files(), !options.once)),
       watch_(rows.files()),
       cache_(rows, maker_, num_rows_, options.cache),
+      splits_by_row_(options.splits_by_row),
+      split_(options.seed, num_rows_, config.eval_fraction, splits_by_row_),
       order_(make_order(1)) {
   check_options(config, options);
 }
@@ -82,15 +84,17 @@ void BatchBuilder::restore(const StreamState& state) {
   epoch_ = state.epoch;
   position_ = state.position;
   part_ = state.part;
+  splits_by_row_ = options_.splits_by_row || state.splits_by_row;
+  split_ = EvalSplit(options_.seed, num_rows_, config_.eval_fraction, splits_by_row_);
   pack_.first = -1;
   order_ = make_order(epoch_);
 }
 
-void BatchBuilder::next_epoch() { restore({epoch_ + 1, 0, 0, files_}); }
+void BatchBuilder::next_epoch() { restore({epoch_ + 1, 0, 0, files_, splits_by_row_}); }
 
 bool BatchBuilder::is_member(int64_t row) const {
   if (options_.part == Part::kAll) return true;
-  return is_eval_row(options_.seed, row, config_.eval_fraction) == (options_.part == Part::kEval);
+  return split_.contains(row) == (options_.part == Part::kEval);
 }
 
 int64_t BatchBuilder::count_kept_rows() {
@@ -208,9 +212,9 @@ BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first,
 
 // All that the counts of an epoch depend on besides the rows' tokens.
 std::string BatchBuilder::pack_key(int64_t epoch) const {
-  return fmt::format("{} {} {} {} {} {} {} {}", kPackRows, epoch, options_.seed, config_.shuffle,
+  return fmt::format("{} {} {} {} {} {} {} {} {}", kPackRows, epoch, options_.seed, config_.shuffle,
                      config_.seq_length, answers() ? config_.target_length : 0,
-                     static_cast<int>(options_.part), config_.eval_fraction);
+                     static_cast<int>(options_.part), config_.eval_fraction, splits_by_row_);
 }
 
 PackSize BatchBuilder::measure_pack(int64_t epoch) {

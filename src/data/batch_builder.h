@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/batches.h"
+#include "data/eval_split.h"
 #include "data/example.h"
 #include "data/file_watch.h"
 #include "data/order.h"
@@ -30,7 +31,7 @@ class BatchBuilder {
   void next_epoch();
   void abandon() { cache_.abandon(); }  // a fill() that waits for rows throws
 
-  StreamState state() const { return {epoch_, position_, part_, files_}; }
+  StreamState state() const { return {epoch_, position_, part_, files_, splits_by_row_}; }
   int64_t num_raw_rows() const { return num_rows_; }
   int64_t global_batch() const { return options_.global_batch; }
   bool once() const { return options_.once; }
@@ -80,6 +81,8 @@ class BatchBuilder {
   uint64_t files_ = 0;
   FileWatch watch_;
   TokenCache cache_;
+  bool splits_by_row_;
+  EvalSplit split_;
   int64_t epoch_ = 1, position_ = 0, part_ = 0;
   Order order_;
 
