@@ -144,6 +144,12 @@ TEST_F(CacheTest, AFileOfTheSameSizeAndTimeIsAnotherCache) {
   namespace fs = std::filesystem;
   const fs::path path = folder_.path() / "t.txt", other = folder_.path() / "other.txt";
   make()->each_kept([](int64_t, bool) {});
+  StreamOptions stream;
+  stream.cache = options_;
+  Batch batch;
+  BatchStream first(config_, *rows_, *tokenizer_, stream);
+  ASSERT_TRUE(first.next(batch));
+  const StreamState state = first.state();
   const auto time = fs::last_write_time(path);
   std::string text = read_file(path);
   std::replace(text.begin(), text.end(), 'r', 'R');
@@ -152,6 +158,8 @@ TEST_F(CacheTest, AFileOfTheSameSizeAndTimeIsAnotherCache) {
   fs::rename(other, path);
   rows_ = open();
   expect_good(*make());
+  BatchStream resumed(config_, *rows_, *tokenizer_, stream);
+  expect_user_error([&] { resumed.restore(state); }, "sizes, times or bytes differ");
   std::replace(text.begin(), text.end(), 'R', 'S');
   folder_.write("t.txt", text);
   fs::last_write_time(path, time);
