@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/path.h"
 
 namespace weft {
 
 DirectFile::DirectFile(std::filesystem::path path, size_t bytes) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  fd_ = open_plain_file(path_, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (fd_ < 0) fail_write(path_);
   if (bytes > 0 && ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {

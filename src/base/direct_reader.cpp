@@ -26,7 +26,7 @@ ReadBuffer::ReadBuffer(size_t bytes)
       data_(new (std::align_val_t(kAlignment)) std::byte[capacity_]) {}
 
 DirectReader::DirectReader(std::filesystem::path path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  fd_ = open_plain_file(path_, O_RDONLY);
   if (fd_ < 0) {
     if (errno != ENOENT && errno != ENOTDIR) throw_refused("open", path_, errno);
     throw UserError(fmt::format("{} is missing", path_.string()));

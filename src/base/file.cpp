@@ -25,14 +25,13 @@ namespace {
 }
 
 int open_for_reading(const std::filesystem::path& path, size_t* size) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_plain_file(path, O_RDONLY);
   if (fd < 0) fail_open(path, errno);
   struct stat info {};
-  const int reason = ::fstat(fd, &info) == 0 ? 0 : errno;
-  if (reason != 0 || !S_ISREG(info.st_mode)) {
+  if (::fstat(fd, &info) != 0) {
+    const int reason = errno;
     ::close(fd);
-    if (reason != 0) throw_refused("look at", path, reason);
-    throw UserError(fmt::format("{} is not a plain file", path.string()));
+    throw_refused("look at", path, reason);
   }
   *size = static_cast<size_t>(info.st_size);
   return fd;
@@ -126,7 +125,7 @@ void MappedFile::drop_pages(size_t begin, size_t end) const {
 
 FileWriter::FileWriter(const std::filesystem::path& path, Mode mode) : path_(path) {
   const int how = mode == Mode::kAppend ? O_APPEND : O_TRUNC;
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0644);
+  fd_ = open_plain_file(path, O_WRONLY | O_CREAT | how, 0644);
   if (fd_ < 0) fail_write(path_);
 }
 

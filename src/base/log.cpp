@@ -1,15 +1,18 @@
 // base/log.cpp: spdlog behind three functions.
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
 #include <utility>
 
 #include "base/error.h"
+#include "base/path.h"
 #include "base/printable.h"
 
 namespace weft {
@@ -49,6 +52,9 @@ void set_log_quiet(bool quiet) {
 }
 
 void set_log_file(const std::filesystem::path& path) {
+  // spdlog would wait for the reader of a FIFO.
+  if (const int fd = open_plain_file(path, O_WRONLY | O_CREAT | O_APPEND, 0644); fd >= 0)
+    ::close(fd);
   try {
     auto made = std::make_shared<spdlog::logger>(
         "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string()));

@@ -2,7 +2,9 @@
 #include "base/path.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,6 +37,37 @@ const char* hint_for(int reason) {
 }
 
 }  // namespace
+
+namespace {
+
+const char* kind_of_node(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISDIR(mode) ? "a folder" : "a device";
+}
+
+[[noreturn]] void refuse_node(const std::filesystem::path& path, mode_t mode) {
+  throw UserError(fmt::format("{} is {}, wanted a plain file", path.string(), kind_of_node(mode)),
+                  S_ISDIR(mode) ? "" : "copy its content into a file, and name that");
+}
+
+}  // namespace
+
+// A FIFO without a reader and a socket are refused by open itself (ENXIO).
+int open_plain_file(const std::filesystem::path& path, int flags, unsigned mode) {
+  const int fd = ::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, mode);
+  const int reason = errno;
+  struct stat info {};
+  if (fd < 0) {
+    if (reason == ENXIO && ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+      refuse_node(path, info.st_mode);
+    errno = reason;
+    return -1;
+  }
+  if (::fstat(fd, &info) != 0 || S_ISREG(info.st_mode)) return fd;
+  ::close(fd);
+  refuse_node(path, info.st_mode);
+}
 
 void throw_refused(const char* what, const std::filesystem::path& path, int reason) {
   throw RunError(fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(reason)),

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "cmd/text_input.h"
 
 namespace weft {
@@ -53,7 +52,7 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string
 std::vector<std::string> read_prompts(const PromptOptions& options) {
   if (options.prompt) return {repaired(*options.prompt, "--prompt")};
   if (!options.file.empty()) {
-    std::vector<std::string> lines = split_lines(repaired(read_file(options.file), options.file));
+    std::vector<std::string> lines = split_lines(read_text_input(options.file));
     require(!lines.empty(), "no prompts in {}: wanted one per line", options.file);
     return lines;
   }

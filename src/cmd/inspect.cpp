@@ -42,7 +42,7 @@ bool is_data(const std::string& path) {
     return false;
   }
   try {
-    return !expand_paths({path}).empty();
+    return !expand_paths({path}, "inspect", "auto").paths.empty();
   } catch (const UserError&) {  // nothing there that looks like rows
     return false;
   }

@@ -1,12 +1,16 @@
 // cmd/text_input.cpp: repairs users' text, with a warning.
 #include "cmd/text_input.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/path.h"
 
 namespace weft {
 namespace {
@@ -58,14 +62,28 @@ std::string repaired(std::string text, const std::string& what) {
   return text;
 }
 
-std::string read_standard_input() {
+namespace {
+
+std::string read_to_end(std::FILE* file, const std::string& what) {
   std::string text;
   char piece[1 << 16];
-  for (size_t n; (n = std::fread(piece, 1, sizeof piece, stdin)) > 0;) text.append(piece, n);
-  if (std::ferror(stdin) != 0) {
-    throw UserError("standard input cannot be read");
-  }
-  return repaired(std::move(text), "standard input");
+  for (size_t n; (n = std::fread(piece, 1, sizeof piece, file)) > 0;) text.append(piece, n);
+  if (std::ferror(file) != 0) throw UserError(what + " cannot be read");
+  return text;
+}
+
+}  // namespace
+
+std::string read_standard_input() {
+  return repaired(read_to_end(stdin, "standard input"), "standard input");
+}
+
+std::string read_text_input(const std::string& path) {
+  if (path_kind(path) != PathKind::kOther) return repaired(read_file(path), path);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
+                                                             &std::fclose);
+  if (!file) throw UserError(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  return repaired(read_to_end(file.get(), path), path);
 }
 
 }  // namespace weft

@@ -21,6 +21,8 @@ std::unique_ptr<Tokenizer> tokenizer_beside(const LogicalModel& model, const std
 // Invalid UTF-8 replaced; a warning names `what` where there was any.
 std::string repaired(std::string text, const std::string& what);
 
-std::string read_standard_input();  // to its end, repaired
+// Both to the end, and repaired. The path may be that of a pipe.
+std::string read_standard_input();
+std::string read_text_input(const std::string& path);
 
 }  // namespace weft

@@ -7,7 +7,6 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "cmd/command.h"
@@ -24,8 +23,8 @@ struct TokenizeWords {
 
 std::string read_input(const TokenizeWords& o) {
   if (o.text) return repaired(*o.text, "--text");
-  if (!o.file.empty()) return repaired(read_file(o.file), o.file);
-  if (!o.jsonl.empty()) return repaired(read_file(o.jsonl), o.jsonl);
+  if (!o.file.empty()) return read_text_input(o.file);
+  if (!o.jsonl.empty()) return read_text_input(o.jsonl);
   return read_standard_input();
 }
 

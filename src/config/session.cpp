@@ -126,6 +126,7 @@ StreamOptions Session::train_stream() const {
   o.global_batch = config.train.global_batch;
   o.vocab_size = model->vocab_size();
   o.part = config.data.eval_fraction > 0 ? Part::kTrain : Part::kAll;
+  o.splits_by_row = splits_by_row;
   return o;
 }
 
@@ -137,19 +138,24 @@ StreamOptions Session::eval_stream() const {
   return o;
 }
 
-bool Session::is_in_eval_part(int64_t i) const {
-  if (eval_stream().part == Part::kAll) return true;
-  return is_eval_row(static_cast<uint64_t>(config.seed), i, config.data.eval_fraction);
+EvalSplit Session::eval_split(const RowSource& rows) const {
+  return {static_cast<uint64_t>(config.seed), rows_taken(config.data, rows.size()),
+          config.data.eval_fraction, splits_by_row};
+}
+
+bool Session::is_in_eval_part(const EvalSplit& split, int64_t i) const {
+  return config.data.eval_fraction == 0 || split.contains(i);
 }
 
 void Session::check_eval_rows(const RowSource& rows) const {
   const DataConfig& data = config.data;
   const int64_t taken = rows_taken(data, rows.size());
+  const EvalSplit split = eval_split(rows);
   for (int64_t i = 0; i < taken; ++i) {
-    if (!is_in_eval_part(i)) continue;
+    if (!is_in_eval_part(split, i)) continue;
     const ExampleMaker maker(data, *tokenizer, model->vocab_size(), kind());
     return require_eval_targets(
-        data, maker, rows, taken, [&](int64_t row) { return is_in_eval_part(row); },
+        data, maker, rows, taken, [&](int64_t row) { return is_in_eval_part(split, row); },
         data.eval.empty() ? "that data.eval_fraction selects from data.train" : "of data.eval");
   }
   throw UserError(

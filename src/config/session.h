@@ -7,6 +7,7 @@
 
 #include "config/run_config.h"
 #include "data/batches.h"
+#include "data/eval_split.h"
 #include "io/hf_folder.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -21,7 +22,8 @@ struct Session {
   Json model_config;  // of the folder (model/head_in_files.h)
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;
-  Dtype final_dtype;  // for final/: that of the source folder; fp32 for random weights
+  bool splits_by_row = false;  // the rule of data.eval_fraction in older runs (EvalSplit)
+  Dtype final_dtype;           // for final/: that of the source folder; fp32 for random weights
 
   ModelKind kind() const;
   std::unique_ptr<RowSource> open_train_rows() const;
@@ -30,7 +32,8 @@ struct Session {
   StreamOptions train_stream() const;
   StreamOptions eval_stream() const;  // once through, in file order
   // Whether row i of open_eval_rows(), within fraction and limit, belongs to the evaluation part.
-  bool is_in_eval_part(int64_t i) const;
+  EvalSplit eval_split(const RowSource& rows) const;
+  bool is_in_eval_part(const EvalSplit& split, int64_t i) const;
   // UserError where the evaluation part has no rows, or none with a target.
   void check_eval_rows(const RowSource& rows) const;
 

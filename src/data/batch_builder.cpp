@@ -2,19 +2,28 @@
 #include "data/batch_builder.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/file_samples.h"
+#include "data/pack_counts.h"
 
 namespace weft {
 namespace {
 
-uint64_t hash_of(const std::vector<FileInfo>& files) {
+// By sizes and times, and by some of the bytes unless `samples` is false. Earlier versions of weft
+// stored the former alone.
+uint64_t hash_of(const std::vector<FileInfo>& files, bool samples) {
   if (files.empty()) return 0;
   std::string text;
   for (const FileInfo& file : files) text += fmt::format("{} {}\n", file.size, file.time_ns);
-  return std::max<uint64_t>(1, hash_text(text) >> 1);  // a JSON integer, and never 0 ("unknown")
+  const uint64_t hash = hash_text(text, samples ? hash_samples(files) : 0);
+  return std::max<uint64_t>(1, hash >> 1);  // a JSON integer, and never 0 ("unknown")
 }
 
 void check_options(const DataConfig& config, const StreamOptions& o) {
@@ -46,9 +55,11 @@ BatchBuilder::BatchBuilder(const DataConfig& config, const RowSource& rows,
       options_(options),
       maker_(config, tokenizer, options.vocab_size, options.kind),
       num_rows_(rows_taken(config, rows.size())),
-      files_(hash_of(rows.files())),
+      files_(hash_of(rows.files(), !options.once)),
       watch_(rows.files()),
       cache_(rows, maker_, num_rows_, options.cache),
+      splits_by_row_(options.splits_by_row),
+      split_(options.seed, num_rows_, config.eval_fraction, splits_by_row_),
       order_(make_order(1)) {
   check_options(config, options);
 }
@@ -62,24 +73,28 @@ void BatchBuilder::restore(const StreamState& state) {
           "the checkpoint is at row {} of epoch {}, but the data has {} rows", state.position,
           state.epoch, num_rows_);
   require(state.part >= 0, "the checkpoint is at packed row {}", state.part);
-  if (state.files != 0 && files_ != 0 && state.files != files_) {
-    throw UserError("the data files are not those of the checkpoint: their sizes or times differ",
-                    "a run resumes with the same rows: restore the files, or start over with "
-                    "--overwrite");
+  if (state.files != 0 && files_ != 0 && state.files != files_ &&
+      state.files != hash_of(rows_.files(), false)) {
+    throw UserError(
+        "the data files are not those of the checkpoint: their sizes, times or bytes differ",
+        "a run resumes with the same rows: restore the files, or start over with "
+        "--overwrite");
   }
   check_unchanged(rows_.files());
   epoch_ = state.epoch;
   position_ = state.position;
   part_ = state.part;
+  splits_by_row_ = options_.splits_by_row || state.splits_by_row;
+  split_ = EvalSplit(options_.seed, num_rows_, config_.eval_fraction, splits_by_row_);
   pack_.first = -1;
   order_ = make_order(epoch_);
 }
 
-void BatchBuilder::next_epoch() { restore({epoch_ + 1, 0, 0, files_}); }
+void BatchBuilder::next_epoch() { restore({epoch_ + 1, 0, 0, files_, splits_by_row_}); }
 
 bool BatchBuilder::is_member(int64_t row) const {
   if (options_.part == Part::kAll) return true;
-  return is_eval_row(options_.seed, row, config_.eval_fraction) == (options_.part == Part::kEval);
+  return split_.contains(row) == (options_.part == Part::kEval);
 }
 
 int64_t BatchBuilder::count_kept_rows() {
@@ -172,22 +187,22 @@ void BatchBuilder::take_rows(Batch& out) {
   finish_batch(k, out);
 }
 
-BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) {
+BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first,
+                                             const LengthOf& length_of) const {
   Packed pack;
   pack.first = first;
   std::vector<int64_t> lengths;
   std::vector<PairLength> pairs;
-  CachedRow info;
   for (int64_t p = first; p < std::min(num_rows_, first + kPackRows); ++p) {
     const int64_t row = order.at(p);
     if (!is_member(row)) continue;
-    const int64_t length = cache_.read_length(row, info);
-    if (info.dropped) continue;
+    const RowLength length = length_of(row);
+    if (length.is_dropped) continue;
     pack.rows.push_back(row);
     if (answers()) {
-      pairs.push_back({info.num_source, length - info.num_source});
+      pairs.push_back({length.source, int64_t{length.tokens} - length.source});
     } else {
-      lengths.push_back(length);
+      lengths.push_back(length.tokens);
     }
   }
   pack.packed = answers() ? pack_pairs(pairs, {config_.seq_length, config_.target_length})
@@ -195,19 +210,74 @@ BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first) 
   return pack;
 }
 
+// All that the counts of an epoch depend on besides the rows' tokens.
+std::string BatchBuilder::pack_key(int64_t epoch) const {
+  return fmt::format("{} {} {} {} {} {} {} {} {}", kPackRows, epoch, options_.seed, config_.shuffle,
+                     config_.seq_length, answers() ? config_.target_length : 0,
+                     static_cast<int>(options_.part), config_.eval_fraction, splits_by_row_);
+}
+
 PackSize BatchBuilder::measure_pack(int64_t epoch) {
+  const std::string key = pack_key(epoch);
+  if (const auto known = find_pack_size(cache_.folder(), key)) return *known;
+  const PackSize size = count_packs(epoch);
+  keep_pack_size(cache_.folder(), key, size);
+  return size;
+}
+
+// Each thread takes the windows of `pack` inside one window of the order, which touch the same
+// blocks.
+PackSize BatchBuilder::count_packs(int64_t epoch) {
+  constexpr int64_t kTurn = Order::kBlockRows * Order::kWindowBlocks;
   const Order order = make_order(epoch);
+  std::atomic<int64_t> next{0};
+  std::mutex mutex;
   PackSize size;
-  for (int64_t first = 0; first < num_rows_; first += kPackRows) {
-    const Packed window = load_pack(order, first);
-    size.rows += static_cast<int64_t>(window.rows.size());
-    size.sequences += static_cast<int64_t>(window.packed.size());
-    for (const PackedRow& row : window.packed) {
-      for (const Segment& s : row) size.tokens += s.source_length + s.length;
+  std::exception_ptr error;
+  const auto count = [&] {
+    RowLengths lengths(cache_);
+    PackSize mine;
+    try {
+      for (int64_t turn; (turn = next.fetch_add(kTurn)) < num_rows_;) {
+        for (int64_t first = turn; first < std::min(num_rows_, turn + kTurn); first += kPackRows)
+          add_pack(load_pack(order, first, [&](int64_t row) { return lengths.of(row); }), &mine);
+      }
+    } catch (...) {
+      next = num_rows_;
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
     }
-  }
+    const std::lock_guard lock(mutex);
+    size.rows += mine.rows;
+    size.sequences += mine.sequences;
+    size.tokens += mine.tokens;
+  };
+  std::vector<std::jthread> threads;
+  const int64_t num_turns = (num_rows_ + kTurn - 1) / kTurn;
+  for (int64_t i = 1; i < std::min<int64_t>(cache_.num_threads(), num_turns); ++i)
+    threads.emplace_back(count);
+  count();
+  threads.clear();  // joins
+  if (error) std::rethrow_exception(error);
   size.positions = size.sequences * (config_.seq_length + (answers() ? config_.target_length : 0));
   return size;
+}
+
+void BatchBuilder::add_pack(const Packed& window, PackSize* size) {
+  size->rows += static_cast<int64_t>(window.rows.size());
+  size->sequences += static_cast<int64_t>(window.packed.size());
+  for (const PackedRow& row : window.packed) {
+    for (const Segment& s : row) size->tokens += s.source_length + s.length;
+  }
+}
+
+// Also of the early rows, which are there before their blocks.
+BatchBuilder::LengthOf BatchBuilder::length_in_cache() {
+  return [this, info = CachedRow()](int64_t row) mutable {
+    const int64_t length = cache_.read_length(row, info);
+    return RowLength{static_cast<uint32_t>(length), static_cast<uint32_t>(info.num_source),
+                     info.dropped};
+  };
 }
 
 // Counts the rows of a window once, when it begins.
@@ -225,7 +295,7 @@ void BatchBuilder::count_window(Batch& out) {
 void BatchBuilder::take_packed(Batch& out) {
   int64_t k = 0;
   while (position_ < num_rows_ && k < options_.global_batch) {
-    if (pack_.first != position_) pack_ = load_pack(order_, position_);
+    if (pack_.first != position_) pack_ = load_pack(order_, position_, length_in_cache());
     require(part_ <= static_cast<int64_t>(pack_.packed.size()),
             "the checkpoint is at packed row {} of {}", part_, pack_.packed.size());
     if (part_ == 0) count_window(out);

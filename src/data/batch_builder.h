@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "data/batches.h"
+#include "data/eval_split.h"
 #include "data/example.h"
 #include "data/file_watch.h"
 #include "data/order.h"
@@ -28,7 +31,7 @@ class BatchBuilder {
   void next_epoch();
   void abandon() { cache_.abandon(); }  // a fill() that waits for rows throws
 
-  StreamState state() const { return {epoch_, position_, part_, files_}; }
+  StreamState state() const { return {epoch_, position_, part_, files_, splits_by_row_}; }
   int64_t num_raw_rows() const { return num_rows_; }
   int64_t global_batch() const { return options_.global_batch; }
   bool once() const { return options_.once; }
@@ -57,7 +60,12 @@ class BatchBuilder {
     std::vector<int64_t> rows;
     std::vector<PackedRow> packed;
   };
-  Packed load_pack(const Order& order, int64_t first);
+  using LengthOf = std::function<RowLength(int64_t row)>;
+  Packed load_pack(const Order& order, int64_t first, const LengthOf& length_of) const;
+  LengthOf length_in_cache();
+  std::string pack_key(int64_t epoch) const;
+  PackSize count_packs(int64_t epoch);
+  static void add_pack(const Packed& window, PackSize* size);
   void put_rows(Batch& out);
   void reset_tensors(Batch& out) const;
   void put_causal(const CachedRow& row, int64_t b, Batch& out) const;
@@ -73,6 +81,8 @@ class BatchBuilder {
   uint64_t files_ = 0;
   FileWatch watch_;
   TokenCache cache_;
+  bool splits_by_row_;
+  EvalSplit split_;
   int64_t epoch_ = 1, position_ = 0, part_ = 0;
   Order order_;
 

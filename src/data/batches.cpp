@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "base/stop.h"
 #include "data/batch_builder.h"
 
@@ -29,11 +28,6 @@ constexpr auto kPoll = std::chrono::milliseconds(50);  // polls for a signal
 }
 
 }  // namespace
-
-bool is_eval_row(uint64_t seed, int64_t row, double eval_fraction) {
-  constexpr uint64_t kStream = 0x73706c6974;
-  return uniform_at(seed, kStream, static_cast<uint64_t>(row)) < eval_fraction;
-}
 
 int64_t rows_taken(const DataConfig& config, int64_t num_rows) {
   require(config.fraction > 0 && config.fraction <= 1,
@@ -121,7 +115,10 @@ class BatchStream::Producer {
       if (!has_next) {
         current_.is_epoch_end = true;
         current_.counted.add(next_.counted);
-        if (!builder.once()) current_.after = {current_.epoch + 1, 0, 0, current_.after.files};
+        if (!builder.once()) {
+          current_.after = {current_.epoch + 1, 0, 0, current_.after.files,
+                            current_.after.splits_by_row};
+        }
       }
       if (!release()) return false;
       std::swap(current_, next_);

@@ -38,6 +38,7 @@ struct StreamOptions {
   int64_t rows_per_pass = 0;
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
+  bool splits_by_row = false;  // the old rule of data.eval_fraction; also where the state says so
   // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.
   bool once = false;
   int prefetch = 4;  // batches to prefetch
@@ -91,8 +92,6 @@ class BatchStream {
   DataCounters counters_;
 };
 
-// Whether the row belongs to the evaluation part: only by seed and row number.
-bool is_eval_row(uint64_t seed, int64_t row, double eval_fraction);
 // How many of the first rows `fraction` and `limit` keep.
 int64_t rows_taken(const DataConfig& config, int64_t num_rows);
 

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/path.h"
 
 namespace weft {
 namespace fs = std::filesystem;
@@ -22,7 +24,7 @@ namespace {
 
 constexpr int64_t kDefaultMax = 50'000'000'000;
 // `used` is removed last: without it the folder is not a cache in use.
-constexpr const char* kFiles[] = {"tokens", "index", kCacheAbout, "lock", kCacheUsed};
+constexpr const char* kFiles[] = {"tokens", "index", kCacheAbout, kCacheCounts, "lock", kCacheUsed};
 
 // By its name and its files; a link is not followed.
 bool is_cache(const fs::directory_entry& entry) {
@@ -85,6 +87,16 @@ CacheEntry describe(const fs::path& folder) {
 
 }  // namespace
 
+std::filesystem::path cache_root() {
+  const auto variable = [](const char* name) -> std::filesystem::path {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (const auto own = variable("WEFT_CACHE"); !own.empty()) return own;
+  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "weft/data";
+  return variable("HOME") / ".cache/weft/data";
+}
+
 std::vector<CacheEntry> list_caches(const fs::path& root) {
   std::vector<CacheEntry> found;
   std::error_code bad;
@@ -95,6 +107,39 @@ std::vector<CacheEntry> list_caches(const fs::path& root) {
     return a.last_used_ns != b.last_used_ns ? a.last_used_ns > b.last_used_ns : a.folder < b.folder;
   });
   return found;
+}
+
+void fail_cache(const fs::path& path, const char* doing) {
+  throw RunError(
+      fmt::format("token cache: cannot {} {}: {}", doing, path.string(), std::strerror(errno)),
+      errno == ENOSPC || errno == EDQUOT
+          ? "free space there, or set WEFT_CACHE to a folder on another disk"
+          : "set WEFT_CACHE to a folder that can be written");
+}
+
+// Creates the folder and locks its `used`. Another process may have removed the cache meanwhile: a
+// lock on a file that is no longer in the folder is useless, and the folder is recreated. (On a
+// file system with unstable inode numbers this gives up checking eventually.)
+int open_cache_folder(const fs::path& folder) {
+  int used = -1;
+  constexpr int kTries = 200;
+  for (int i = 0; i < kTries; ++i) {
+    std::error_code bad;
+    fs::create_directories(folder, bad);
+    if (bad) {
+      throw RunError(
+          fmt::format("token cache: cannot create {}: {}", folder.string(), bad.message()),
+          "set WEFT_CACHE to a folder that can be written");
+    }
+    if (used >= 0) ::close(used);
+    used = open_plain_file(folder / kCacheUsed, O_RDWR | O_CREAT, 0644);
+    if (used < 0 && errno == ENOENT) continue;  // the folder was removed meanwhile
+    if (used < 0) fail_cache(folder / kCacheUsed, "open");
+    if (::flock(used, LOCK_SH) != 0) break;  // locks are not supported everywhere
+    if (is_named(used, folder / kCacheUsed)) break;
+  }
+  if (used >= 0) ::futimens(used, nullptr);  // used now
+  return used;
 }
 
 bool is_named(int fd, const fs::path& path) {

@@ -14,8 +14,11 @@
 
 namespace weft {
 
-inline constexpr const char* kCacheUsed = "used";    // lock of processes that have it open
-inline constexpr const char* kCacheAbout = "about";  // JSON: what it was built from
+inline constexpr const char* kCacheUsed = "used";      // lock of processes that have it open
+inline constexpr const char* kCacheAbout = "about";    // JSON: what it was built from
+inline constexpr const char* kCacheCounts = "packed";  // sizes of packed epochs (pack_counts.h)
+
+std::filesystem::path cache_root();  // WEFT_CACHE, else the user's cache folder / weft / data
 
 struct CacheEntry {
   std::filesystem::path folder;
@@ -33,6 +36,13 @@ enum class Removal { kDone, kInUse, kFailed };
 // kDone also where another process removed it; kInUse where a process has it open, or is removing
 // or rebuilding it; kFailed on a system error.
 Removal remove_cache(const std::filesystem::path& folder);
+
+// Creates the folder, and marks it as used now and by this process: a descriptor that holds `used`
+// locked, or -1 where locks are not supported. RunError where the folder cannot be written.
+int open_cache_folder(const std::filesystem::path& folder);
+
+// RunError with errno's reason and what to do.
+[[noreturn]] void fail_cache(const std::filesystem::path& path, const char* doing);
 
 // Whether the open file is still the one of that name: a lock on a deleted one protects nothing.
 bool is_named(int fd, const std::filesystem::path& path);

@@ -85,4 +85,21 @@ std::string describe_whole_files(const std::vector<FileInfo>& files, size_t num_
   return text;
 }
 
+uint64_t hash_samples(const std::vector<FileInfo>& files) {
+  uint64_t hash = 0;
+  const size_t stride = (files.size() + kFiles - 1) / kFiles;
+  for (size_t i = 0; i < files.size(); i += stride) {
+    const uint64_t of_file = is_uri(files[i].path) ? 0 : hash_of_blocks(files[i]);
+    hash = hash_bytes(&of_file, sizeof of_file, hash);
+  }
+  return hash;
+}
+
+std::string identity_of(const FileInfo& file) {
+  std::error_code none;
+  const std::filesystem::path whole = std::filesystem::absolute(file.path, none);
+  return fmt::format("{} {} {} {} {}", is_uri(file.path) ? file.path : whole.string(), file.size,
+                     file.time_ns, file.inode, file.status_time_ns);
+}
+
 }  // namespace weft

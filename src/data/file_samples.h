@@ -22,4 +22,11 @@ std::string describe_files(const std::vector<FileInfo>& files, const FileSamplin
 // cannot be read.
 std::string describe_whole_files(const std::vector<FileInfo>& files, size_t num_threads);
 
+// Of those bytes of the local files alone: equal for files that were renamed or copied.
+uint64_t hash_samples(const std::vector<FileInfo>& files);
+
+// What tells a file of this machine from every other, also from one of the same name, size and
+// time: for keys of caches.
+std::string identity_of(const FileInfo& file);
+
 }  // namespace weft

@@ -31,7 +31,10 @@ Look look_at(const std::string& path, FileInfo* now, std::string* why) {
       *why = std::strerror(errno);
       return errno == ENOENT || errno == ENOTDIR ? Look::kGone : Look::kFailed;
     }
-    *now = {path, info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+    *now = {};
+    now->path = path;
+    now->size = info.st_size;
+    now->time_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
     return Look::kFound;
   }
   try {

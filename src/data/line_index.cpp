@@ -16,32 +16,38 @@ constexpr uint64_t kReportBytes = uint64_t{1} << 24;
 
 }  // namespace
 
-LineIndex::LineIndex(std::string_view text, RowFormat format, uint64_t begin, const Passed& passed)
-    : text_(text), format_(format) {
+LineMarks LineIndex::scan(std::string_view text, RowFormat format, uint64_t begin,
+                          const Passed& passed) {
+  LineMarks found;
   uint64_t reported = begin;
   for (uint64_t at = begin; at < text.size();) {
     const RecordEnd end = record_end(format, text, at);
     const uint64_t next = end.at;
-    open_quote_ = end.open_quote;
-    if (is_counted(format, text.substr(at, next - at))) {
-      if (marks_.empty() || at - marks_.back().offset >= kMarkBytes ||
-          num_lines_ - marks_.back().line >= kMarkLines) {
-        marks_.push_back({num_lines_, at});
+    const std::string_view record = text.substr(at, next - at);
+    found.open_quote = end.open_quote;
+    if (is_counted(format, record)) {
+      if (found.marks.empty() || at - found.marks.back().offset >= kMarkBytes ||
+          found.num_lines - found.marks.back().line >= kMarkLines) {
+        found.marks.push_back({found.num_lines, at});
       }
-      ++num_lines_;
+      ++found.num_lines;
+    } else {
+      found.num_blank += has_blank_fields(format, record);
     }
     at = next;
     if (at - reported >= kReportBytes) passed(std::exchange(reported, at), at);
   }
   passed(reported, text.size());
-  marks_.shrink_to_fit();
+  found.marks.shrink_to_fit();
+  return found;
 }
 
 uint64_t LineIndex::offset(int64_t i) const {
-  ensure(i >= 0 && i < num_lines_, "a record of the text");
-  const auto after = std::upper_bound(marks_.begin(), marks_.end(), i,
-                                      [](int64_t line, const Mark& m) { return line < m.line; });
-  const Mark& mark = *std::prev(after);
+  ensure(i >= 0 && i < size(), "a record of the text");
+  const auto after =
+      std::upper_bound(found_.marks.begin(), found_.marks.end(), i,
+                       [](int64_t line, const LineMarks::Mark& m) { return line < m.line; });
+  const LineMarks::Mark& mark = *std::prev(after);
   int64_t line = mark.line;
   uint64_t at = mark.offset;
   while (true) {

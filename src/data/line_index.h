@@ -8,11 +8,24 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/rows.h"
 
 namespace weft {
+
+// What one pass over a text finds.
+struct LineMarks {
+  struct Mark {
+    int64_t line;
+    uint64_t offset;
+  };
+  std::vector<Mark> marks;
+  int64_t num_lines = 0;
+  int64_t num_blank = 0;  // TSV: lines of separators and blanks alone
+  uint64_t open_quote = UINT64_MAX;
+};
 
 class LineIndex {
  public:
@@ -22,26 +35,26 @@ class LineIndex {
   using Passed = std::function<void(uint64_t begin, uint64_t end)>;
   LineIndex(
       std::string_view text, RowFormat format, uint64_t begin = 0,
-      const Passed& passed = [](uint64_t, uint64_t) {});
+      const Passed& passed = [](uint64_t, uint64_t) {})
+      : LineIndex(text, format, scan(text, format, begin, passed)) {}
+  LineIndex(std::string_view text, RowFormat format, LineMarks found)
+      : text_(text), format_(format), found_(std::move(found)) {}
 
-  int64_t size() const { return num_lines_; }
+  static LineMarks scan(std::string_view text, RowFormat format, uint64_t begin,
+                        const Passed& passed);
+
+  int64_t size() const { return found_.num_lines; }
+  int64_t num_blank() const { return found_.num_blank; }
   // CSV: position of an unclosed quote; npos: none.
-  size_t open_quote() const { return open_quote_; }
+  size_t open_quote() const { return found_.open_quote; }
   std::string_view line(int64_t i) const;      // with its line end
   uint64_t offset(int64_t i) const;            // of counted record i
   int64_t line_number(uint64_t offset) const;  // in the file, from 1; a scan: for messages only
 
  private:
-  struct Mark {
-    int64_t line;
-    uint64_t offset;
-  };
-
   std::string_view text_;
   RowFormat format_;
-  std::vector<Mark> marks_;
-  int64_t num_lines_ = 0;
-  size_t open_quote_ = std::string_view::npos;
+  LineMarks found_;
 };
 
 }  // namespace weft

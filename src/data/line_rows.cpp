@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "data/line_index.h"
+#include "data/line_store.h"
 #include "data/record.h"
 
 namespace weft {
@@ -19,19 +20,20 @@ constexpr uint64_t kDropBytes = uint64_t{1} << 22;
 // page cache keeps them as long as the machine has memory.
 class LineRows : public RowSource {
  public:
-  // `map`: where the text is a mapped file.
-  LineRows(std::string_view text, RowFormat format, std::string name, const MappedFile* map)
+  // `map` and `info`: where the text is a mapped file.
+  LineRows(std::string_view text, RowFormat format, std::string name, const MappedFile* map,
+           const FileInfo* info)
       : text_(text),
         format_(format),
         name_(std::move(name)),
         map_(map),
         parser_(format, name_),
-        index_(text, format, read_header(),
-               [this](uint64_t begin, uint64_t end) { drop(begin, end); }) {
+        index_(text, format, find_marks(info)) {
     check_quote(index_.open_quote());
   }
 
   int64_t size() const override { return index_.size(); }
+  int64_t num_blank() const override { return index_.num_blank(); }
   int64_t extent_begin(int64_t row) const override { return row; }
   int64_t extent_end(int64_t row) const override { return std::min(size(), row + kExtentRows); }
   std::vector<FileInfo> files() const override { return {}; }
@@ -76,6 +78,15 @@ class LineRows : public RowSource {
     uint64_t kept_;  // from here to at_ the text is in memory
   };
 
+  LineMarks find_marks(const FileInfo* info) {
+    const uint64_t begin = read_header();
+    const auto scan = [&] {
+      return LineIndex::scan(text_, format_, begin,
+                             [this](uint64_t from, uint64_t to) { drop(from, to); });
+    };
+    return info ? marks_of_file(*info, format_, scan) : scan();
+  }
+
   void drop(uint64_t begin, uint64_t end) const {
     if (map_) map_->drop_pages(begin, end);
   }
@@ -88,6 +99,7 @@ class LineRows : public RowSource {
 
   // Where the rows begin: after a byte-order mark and the line of column names.
   uint64_t read_header() {
+    if (ends_lines_with_cr(text_)) refuse_cr_lines(name_);
     uint64_t begin = format_ != RowFormat::kText && text_.starts_with(kByteOrderMark)
                          ? kByteOrderMark.size()
                          : 0;
@@ -125,9 +137,10 @@ class OwnedRows : public RowSource {
   OwnedRows(Bytes bytes, std::string_view (*text)(const Bytes&), RowFormat format,
             const std::string& name, std::vector<FileInfo> files)
       : bytes_(std::move(bytes)),
-        rows_(text(bytes_), format, name, map_of(bytes_)),
-        files_(std::move(files)) {}
+        files_(std::move(files)),
+        rows_(text(bytes_), format, name, map_of(bytes_), files_.empty() ? nullptr : &files_[0]) {}
   int64_t size() const override { return rows_.size(); }
+  int64_t num_blank() const override { return rows_.num_blank(); }
   int64_t extent_begin(int64_t row) const override { return row; }
   int64_t extent_end(int64_t row) const override { return rows_.extent_end(row); }
   std::unique_ptr<RowScan> scan(int64_t first) const override { return rows_.scan(first); }
@@ -143,8 +156,8 @@ class OwnedRows : public RowSource {
   }
 
   Bytes bytes_;
-  LineRows rows_;
   std::vector<FileInfo> files_;
+  LineRows rows_;
 };
 
 }  // namespace

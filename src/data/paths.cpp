@@ -1,67 +1,18 @@
-// data/paths.cpp: which files a data option names, and their formats by extension.
-#include <glob.h>
-
+// data/paths.cpp: which files a data option names.
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/found_files.h"
 #include "data/rows.h"
+#include "io/glob.h"
 #include "io/hf_folder.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Known {
-  RowFormat format;
-  std::string_view name;
-  std::vector<std::string_view> extensions;
-};
-
-const std::vector<Known>& known_formats() {
-  static const std::vector<Known> known = {
-      {RowFormat::kText, "text", {".txt", ".text", ".raw"}},
-      {RowFormat::kJsonLines, "jsonl", {".jsonl", ".ndjson", ".json"}},
-      {RowFormat::kCsv, "csv", {".csv"}},
-      {RowFormat::kTsv, "tsv", {".tsv"}},
-      {RowFormat::kParquet, "parquet", {".parquet", ".pq"}},
-      {RowFormat::kArrow, "arrow", {".arrow", ".feather"}},
-  };
-  return known;
-}
-
-// Lower case, without the compression suffix and a URI's query.
-std::string extension(std::string path) {
-  if (is_uri(path)) path = path.substr(0, path.find('?'));
-  if (is_packed(path)) path = fs::path(path).replace_extension().string();
-  std::string ext = fs::path(path).extension().string();
-  std::transform(ext.begin(), ext.end(), ext.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return ext;
-}
-
-const Known* find_known(const std::string& path) {
-  const std::string ext = extension(path);
-  for (const Known& k : known_formats()) {
-    if (std::find(k.extensions.begin(), k.extensions.end(), ext) != k.extensions.end()) return &k;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> matches_of(const std::string& pattern) {
-  glob_t found{};
-  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
-  std::vector<std::string> paths;
-  for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) {
-    std::error_code none;
-    if (fs::is_regular_file(found.gl_pathv[i], none)) paths.emplace_back(found.gl_pathv[i]);
-  }
-  ::globfree(&found);
-  require(!paths.empty(), "data: no file matches {}", pattern);
-  return paths;
-}
 
 // A dataset saved by the Hugging Face package: state.json lists its Arrow files. Empty where the
 // folder is not one.
@@ -91,46 +42,53 @@ std::vector<std::string> saved_data_set(const fs::path& folder) {
   return paths;
 }
 
-// Skips hidden files and files that are clearly not data (a README).
 std::vector<std::string> files_below(const fs::path& folder) {
-  std::vector<std::string> paths = saved_data_set(folder);
-  if (!paths.empty()) return paths;
+  std::vector<std::string> paths;
   std::error_code bad;
   fs::recursive_directory_iterator at(folder, bad), end;
   for (; !bad && at != end; at.increment(bad)) {
     std::error_code none;
-    const bool hidden = at->path().filename().string().starts_with('.');
-    if (!hidden && at->is_regular_file(none) && find_known(at->path().string())) {
-      paths.push_back(at->path().string());
-    }
+    if (at->is_directory(none) && at->path().filename().string().starts_with('.'))
+      at.disable_recursion_pending();
+    if (at->is_regular_file(none)) paths.push_back(at->path().string());
   }
   require(!bad, "data: cannot list the folder {}: {}", folder.string(), bad.message());
-  require(!paths.empty(),
-          "data: the folder {} has no .txt, .jsonl, .csv, .parquet or .arrow file (nor another "
-          "supported one)",
-          folder.string());
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
-std::vector<std::string> files_at_uri(const std::string& uri) {
-  std::vector<std::string> paths;
-  const std::vector<FileInfo> found = list_uri(uri);
-  const bool is_one = found.size() == 1 && found[0].path == uri;
-  for (const FileInfo& file : found) {
-    if (is_one || find_known(file.path)) paths.push_back(file.path);
-  }
-  require(!paths.empty(), "data: no file of a supported kind at {}", uri);
-  return paths;
+// Up to the last slash before the first wildcard.
+std::string fixed_part(const std::string& pattern) {
+  const size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
+  return slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
 }
 
-std::vector<std::string> expand(const std::string& path) {
-  if (is_hf_dataset(path)) return expand(resolve_hf_dataset(path));
-  if (is_uri(path)) return files_at_uri(path);
+FoundFiles files_at_uri(const std::string& uri, Search search) {
+  std::vector<std::string> paths;
+  for (const FileInfo& file : list_uri(uri)) paths.push_back(file.path);
+  if (paths.size() == 1 && paths[0] == uri) return {paths, {}};
+  search.is_pattern = uri.find('*') != std::string::npos;
+  const std::string path = uri.substr(0, uri.find('?'));
+  search.root = search.is_pattern ? fixed_part(path) : path + (path.ends_with('/') ? "" : "/");
+  return choose_files(search, paths);
+}
+
+FoundFiles expand(const std::string& path, Search search) {
+  if (is_hf_dataset(path)) return expand(resolve_hf_dataset(path), search);
+  search.place = path;
+  if (is_uri(path)) return files_at_uri(path, search);
   std::error_code none;
-  if (fs::is_directory(path, none)) return files_below(path);
-  if (fs::exists(path, none)) return {path};
-  if (path.find_first_of("*?[") != std::string::npos) return matches_of(path);
+  if (fs::is_directory(path, none)) {
+    if (auto saved = saved_data_set(path); !saved.empty()) return {std::move(saved), {}};
+    search.root = path + (path.ends_with('/') ? "" : "/");
+    return choose_files(search, files_below(path));
+  }
+  if (fs::exists(path, none)) return {{path}, {}};
+  if (path.find_first_of("*?[") != std::string::npos) {
+    search.is_pattern = true;
+    search.root = fixed_part(path);
+    return choose_files(search, glob_files(path));
+  }
   std::error_code ignored;
   throw UserError(fmt::format("data: there is no file {}", path),
                   fs::path(path).is_absolute()
@@ -141,52 +99,16 @@ std::vector<std::string> expand(const std::string& path) {
 
 }  // namespace
 
-std::string_view format_name(RowFormat format) {
-  for (const Known& k : known_formats()) {
-    if (k.format == format) return k.name;
-  }
-  return "";
-}
-
-RowFormat row_format(const std::string& path, std::string_view format) {
-  if (format == "auto") {
-    if (const Known* k = find_known(path)) return k->format;
-    const std::string ext = extension(path);
-    constexpr std::string_view kRefused[] = {".idx", ".bz2", ".xz", ".zip", ".bin", ".npy", ".pkl"};
-    if (std::find(std::begin(kRefused), std::end(kRefused), ext) != std::end(kRefused)) {
-      throw UserError(fmt::format("{}: reading {} files is not built", path, ext),
-                      "this build reads text, JSON lines, CSV, Parquet and Arrow files, the first "
-                      "three also as .gz and .zst");
-    }
-    return RowFormat::kText;
-  }
-  for (const Known& k : known_formats()) {
-    // data.format: csv with a .tsv file means tabs.
-    if (k.name == format) {
-      return k.format == RowFormat::kCsv && extension(path) == ".tsv" ? RowFormat::kTsv : k.format;
-    }
-  }
-  throw UserError(fmt::format("data.format: {} is not built", format),
-                  "this build reads text, jsonl, csv, parquet and arrow");
-}
-
-bool is_table_file(const std::string& path) {
-  const Known* k = find_known(path);
-  return k && (k->format == RowFormat::kParquet || k->format == RowFormat::kArrow);
-}
-
-std::string header_remark(const RowSource& rows, int64_t i, std::string_view format) {
-  const std::string where = rows.where(i);
-  const RowFormat found = row_format(where.substr(0, where.rfind(':')), format);
-  const bool is_csv = found == RowFormat::kCsv || found == RowFormat::kTsv;
-  return is_csv ? " (the first line names the columns of a CSV file)" : "";
-}
-
-std::vector<std::string> expand_paths(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
+FoundFiles expand_paths(const std::vector<std::string>& paths, std::string_view what,
+                        std::string_view format) {
+  Search search;
+  search.what = what;
+  search.format = format;
+  FoundFiles files;
   for (const std::string& path : paths) {
-    const std::vector<std::string> found = expand(path);
-    files.insert(files.end(), found.begin(), found.end());
+    FoundFiles found = expand(path, search);
+    files.paths.insert(files.paths.end(), found.paths.begin(), found.paths.end());
+    files.left_out.insert(files.left_out.end(), found.left_out.begin(), found.left_out.end());
   }
   return files;
 }

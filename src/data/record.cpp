@@ -60,6 +60,20 @@ bool is_counted(RowFormat format, std::string_view record) {
          record.find_first_not_of(" \t\r\n") != std::string_view::npos;
 }
 
+bool has_blank_fields(RowFormat format, std::string_view record) {
+  return format == RowFormat::kTsv && record.find('\t') != std::string_view::npos;
+}
+
+bool ends_lines_with_cr(std::string_view text) {
+  return text.find('\n') == std::string_view::npos && text.find('\r') != std::string_view::npos;
+}
+
+void refuse_cr_lines(const std::string& name) {
+  throw UserError(
+      fmt::format("{}: its lines end in carriage returns alone, wanted line feeds", name),
+      fmt::format("rewrite it: tr '\\r' '\\n' < {} > FILE", name));
+}
+
 std::string_view without_line_end(std::string_view record) {
   if (record.ends_with('\n')) {
     record.remove_suffix(1);
@@ -115,9 +129,19 @@ void RecordParser::parse(std::string_view record, const std::function<int64_t()>
   }
 }
 
+// An array of objects, as Alpaca's data are; further down a row may be one by mistake.
+void RecordParser::refuse_json_array(int64_t line) const {
+  if (line != 1) return;
+  throw UserError(
+      fmt::format("{}: this file is a JSON array; one object per line is needed", name_),
+      fmt::format("jq -c '.[]' {} > rows.jsonl", name_));
+}
+
 void RecordParser::parse_json_line(const std::string& text, const std::function<int64_t()>& line,
                                    Row& out) const {
   constexpr const char* kHint = "a JSON-lines file has one object per line";
+  if (const size_t at = text.find_first_not_of(" \t\r"); at != std::string::npos && text[at] == '[')
+    refuse_json_array(line());
   Json value;
   try {
     value = parse_json(text, name_);

@@ -22,6 +22,11 @@ struct RecordEnd {
 RecordEnd record_end(RowFormat format, std::string_view text, size_t at);
 // Blank lines are not records in JSON lines and CSV.
 bool is_counted(RowFormat format, std::string_view record);
+// Whether a record that is not counted is more than a blank line: TSV fields of only blanks.
+bool has_blank_fields(RowFormat format, std::string_view record);
+// A text without a line feed whose lines end in carriage returns would be one row.
+bool ends_lines_with_cr(std::string_view text);
+[[noreturn]] void refuse_cr_lines(const std::string& name);
 std::string_view without_line_end(std::string_view record);
 // With an unclosed quote, the rest of a CSV file would be one row, and the rows in it lost.
 [[noreturn]] void refuse_open_quote(const std::string& name, int64_t line);
@@ -40,6 +45,7 @@ class RecordParser {
 
  private:
   void check_separator(const std::string& header) const;
+  void refuse_json_array(int64_t line) const;
   void parse_json_line(const std::string& text, const std::function<int64_t()>& line,
                        Row& out) const;
   void parse_csv(std::string_view text, const std::function<int64_t()>& line, Row& out) const;

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "data/formats.h"
 #include "io/byte_stream.h"
 #include "io/file_kind.h"
 
@@ -20,6 +22,7 @@ bool is_table(RowFormat format) {
 // error among others.
 class ChainedRows : public RowSource {
  public:
+  explicit ChainedRows(std::vector<LeftOut> left_out) : left_out_(std::move(left_out)) {}
   void add(std::unique_ptr<RowSource> part) {
     ends_.push_back(size() + part->size());
     parts_.push_back(std::move(part));
@@ -66,6 +69,12 @@ class ChainedRows : public RowSource {
     const auto [part, row] = find(0);
     return parts_[part]->column_names();
   }
+  int64_t num_blank() const override {
+    int64_t blank = 0;
+    for (const auto& part : parts_) blank += part->num_blank();
+    return blank;
+  }
+  std::vector<LeftOut> left_out() const override { return left_out_; }
 
  private:
   class Scan : public RowScan {
@@ -98,11 +107,34 @@ class ChainedRows : public RowSource {
   }
   std::vector<std::unique_ptr<RowSource>> parts_;
   std::vector<int64_t> ends_;
+  std::vector<LeftOut> left_out_;
 };
 
+// The first bytes of a file, up to the first line that is not blank.
+bool begins_with_json_object(std::string_view head) {
+  const size_t begin = head.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos || head[begin] != '{') return false;
+  const size_t end = head.find('\n', begin);
+  if (end == std::string_view::npos && head.size() == kHeadBytes) {
+    const size_t name = head.find_first_not_of(" \t", begin + 1);  // too long to be parsed
+    return name != std::string_view::npos && head[name] == '"';
+  }
+  try {
+    return parse_json(std::string(head.substr(begin, end - begin)), "").is_object();
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 // A file read as text for lack of a known extension may be anything.
-void refuse_binary(const std::string& path) {
-  const std::string kind = binary_kind_of_file(path);
+void refuse_other_than_text(const std::string& path) {
+  const std::string head = head_of_file(path);
+  const std::string kind = binary_kind(head);
+  if (kind.empty() && !known_format(path) && begins_with_json_object(head)) {
+    throw UserError(
+        fmt::format("{}: the ending is not known, and the lines are JSON objects", path),
+        "data.format: jsonl reads them as rows; data.format: text reads them as text");
+  }
   if (kind.empty()) return;
   throw UserError(fmt::format("{}: not a text file: {}", path, kind),
                   "wanted text, JSON lines, CSV, Parquet or Arrow files; data.format: text reads "
@@ -134,11 +166,12 @@ std::vector<std::string> Row::names() const {
 std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
                                      const std::string& format, std::string_view what,
                                      const std::vector<std::string>& columns) {
-  auto chain = std::make_unique<ChainedRows>();
-  const std::vector<std::string> files = expand_paths(paths);
+  const FoundFiles found = expand_paths(paths, what, format);
+  const std::vector<std::string>& files = found.paths;
+  auto chain = std::make_unique<ChainedRows>(found.left_out);
   for (const std::string& path : files) {
     const RowFormat kind = row_format(path, format);
-    if (format == "auto" && kind == RowFormat::kText) refuse_binary(path);
+    if (format == "auto" && kind == RowFormat::kText) refuse_other_than_text(path);
     chain->add(open_file(path, kind, columns));
   }
   if (chain->size() == 0) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/found_files.h"
 #include "io/file_system.h"
 
 namespace weft {
@@ -60,6 +61,10 @@ class RowSource {
   // Those that a scan passes from row `begin` to before row `end`: of 10,000 files mostly one.
   virtual std::vector<FileInfo> files_of(int64_t, int64_t) const { return files(); }
   virtual std::vector<std::string> column_names() const = 0;  // of the first file
+  // TSV lines of separators and blanks alone, which are no rows.
+  virtual int64_t num_blank() const { return 0; }
+  // Files of the given folders and patterns that are not read.
+  virtual std::vector<LeftOut> left_out() const { return {}; }
 };
 
 enum class RowFormat { kText, kJsonLines, kCsv, kTsv, kParquet, kArrow };
@@ -72,8 +77,10 @@ bool is_table_file(const std::string& path);  // Parquet or Arrow, by its extens
 std::string header_remark(const RowSource& rows, int64_t i, std::string_view format);
 
 // The files that `paths` (files, globs, folders, URIs, names in the Hugging Face cache) name.
-// UserError where one matches nothing.
-std::vector<std::string> expand_paths(const std::vector<std::string>& paths);
+// `what`: the option, data.train or data.eval, which have a split each. UserError where one of the
+// paths matches nothing.
+FoundFiles expand_paths(const std::vector<std::string>& paths, std::string_view what,
+                        std::string_view format);
 
 // `what` names the option in messages (data.train). Only `columns` of tables are read (empty: all).
 // UserError where all files are empty, or a table lacks these columns.

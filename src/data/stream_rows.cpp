@@ -29,11 +29,13 @@ class RecordReader {
   bool next_counted(std::string_view& record) {
     while (next(record)) {
       if (is_counted(format_, record)) return true;
+      num_blank_ += has_blank_fields(format_, record);
     }
     return false;
   }
 
   int64_t line() const { return line_; }  // on which the last record began, from 1
+  int64_t num_blank() const { return num_blank_; }
   const RecordParser& parser() const { return parser_; }
 
  private:
@@ -46,6 +48,8 @@ class RecordReader {
         if (is_end_ || end_ - begin_ >= kMaxRecord) check_quote(held, end.open_quote);
         if (end.is_whole || is_end_) {
           record = held.substr(0, end.at);
+          if (begin_ == 0 && is_end_ && line_ == 1 && ends_lines_with_cr(record))
+            refuse_cr_lines(name_);
           begin_ += end.at;
           next_line_ += std::count(record.begin(), record.end(), '\n');
           return true;
@@ -87,6 +91,7 @@ class RecordReader {
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;  // the unread part of the buffer
   int64_t line_ = 1, next_line_ = 1;
+  int64_t num_blank_ = 0;  // TSV: lines without a field that has text
   bool is_end_ = false;
 };
 
@@ -103,10 +108,12 @@ class StreamRows : public ForwardRows {
             record, [&] { return reader.line(); }, row);
       ++size_;
     }
+    num_blank_ = reader.num_blank();
     names_ = reader.parser().wants_header() ? reader.parser().header() : row.names();
   }
 
   int64_t size() const override { return size_; }
+  int64_t num_blank() const override { return num_blank_; }
   int64_t extent_begin(int64_t) const override { return 0; }
   int64_t extent_end(int64_t) const override { return size_; }
   std::vector<FileInfo> files() const override { return {info_}; }
@@ -147,7 +154,7 @@ class StreamRows : public ForwardRows {
   std::string path_;
   RowFormat format_;
   FileInfo info_;
-  int64_t size_ = 0;
+  int64_t size_ = 0, num_blank_ = 0;
   std::vector<std::string> names_;
 };
 

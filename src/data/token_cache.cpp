@@ -5,8 +5,8 @@
 #include "data/token_cache.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +18,7 @@
 #include "base/mapped_files.h"
 #include "base/stop.h"
 #include "data/cache_store.h"
+#include "data/file_samples.h"
 #include "data/file_watch.h"
 
 namespace weft {
@@ -62,13 +63,22 @@ uint32_t checksum_of(uint64_t fields, int64_t row, const void* words, size_t cou
   return static_cast<uint32_t>(hash_bytes(words, count * sizeof(uint32_t), seed) >> 32);
 }
 
+// Packed files and tables are about four times as long when they are read.
+int64_t rows_per_block(const RowSource& rows) {
+  int64_t bytes = 0;
+  for (const FileInfo& file : rows.files())
+    bytes += file.size * (is_packed(file.path) || is_table_file(file.path) ? 4 : 1);
+  const int64_t per_row = std::max<int64_t>(1, bytes / std::max<int64_t>(1, rows.size()));
+  const auto fitting = static_cast<uint64_t>(TokenCache::kBlockBytes / per_row);
+  return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(fitting)), 1,
+                             TokenCache::kMostBlockRows);
+}
+
 uint64_t key_of(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows) {
-  std::string text = fmt::format("weft tokens 4\n{}\n{}\n", num_rows, maker.describe());
+  std::string text =
+      fmt::format("weft tokens 5\n{}\n{}\n{}\n", num_rows, rows_per_block(rows), maker.describe());
   for (const FileInfo& file : rows.files()) {
-    std::error_code none;
-    const std::filesystem::path whole = std::filesystem::absolute(file.path, none);
-    text += fmt::format("{} {} {}\n", is_uri(file.path) ? file.path : whole.string(), file.size,
-                        file.time_ns);
+    text += identity_of(file) + "\n";
   }
   return hash_text(text);
 }
@@ -109,22 +119,13 @@ int default_threads() {
 
 }  // namespace
 
-std::filesystem::path cache_root() {
-  const auto variable = [](const char* name) -> std::filesystem::path {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-  };
-  if (const auto own = variable("WEFT_CACHE"); !own.empty()) return own;
-  if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "weft/data";
-  return variable("HOME") / ".cache/weft/data";
-}
-
 TokenCache::TokenCache(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows,
                        const CacheOptions& options)
     : rows_(rows),
       maker_(maker),
       num_rows_(num_rows),
-      num_blocks_((num_rows + kBlockRows - 1) / kBlockRows),
+      block_rows_(rows_per_block(rows)),
+      num_blocks_((num_rows + block_rows_ - 1) / block_rows_),
       num_threads_(options.num_threads > 0 ? options.num_threads : default_threads()),
       max_bytes_(options.max_bytes > 0 ? options.max_bytes : max_cache_bytes()),
       file_(folder_of(rows, key_of(rows, maker, num_rows), options), key_of(rows, maker, num_rows),
@@ -157,7 +158,7 @@ void TokenCache::start(const std::vector<int64_t>& first_rows, const std::vector
   const auto add = [&](int64_t block) {
     if (std::exchange(seen[static_cast<size_t>(block)], uint8_t{1}) == 0) order_.push_back(block);
   };
-  for (const int64_t row : first_rows) add(row / kBlockRows);
+  for (const int64_t row : first_rows) add(row / block_rows_);
   for (int64_t block = 0; block < num_blocks_; ++block) add(block);
   plan_early(early);
   if (!start_writing() && early_) {
@@ -172,7 +173,7 @@ void TokenCache::start(const std::vector<int64_t>& first_rows, const std::vector
 // one row of a compressed text costs all before it.
 void TokenCache::plan_early(const std::vector<int64_t>& early) {
   const auto is_there = [this](int64_t row) {
-    return file_.state(row / kBlockRows) == TokenFile::kWhole;
+    return file_.state(row / block_rows_) == TokenFile::kWhole;
   };
   if (early.empty() || is_in_memory()) return;
   if (file_.is_open() && std::all_of(early.begin(), early.end(), is_there)) return;
@@ -192,8 +193,8 @@ bool TokenCache::start_writing() {
     log_warning("token cache {}: not usable, rebuilding it", file_.folder().string());
   }
   if (file_.num_lost() > 0) {
-    log_warning("token cache {}: {} blocks of 512 rows are lost, rebuilding them",
-                file_.folder().string(), file_.num_lost());
+    log_warning("token cache {}: {} blocks of {} rows are lost, rebuilding them",
+                file_.folder().string(), file_.num_lost(), block_rows_);
   }
   for (int64_t b = 0; b < num_blocks_; ++b) num_absent_ += file_.state(b) != TokenFile::kWhole;
   num_working_ = num_threads_;
@@ -210,7 +211,7 @@ int64_t TokenCache::num_made() const {
   int64_t rows = 0;
   for (int64_t b = 0; b < num_blocks_; ++b) {
     if (file_.state(b) == TokenFile::kWhole)
-      rows += std::min(kBlockRows, num_rows_ - b * kBlockRows);
+      rows += std::min(block_rows_, num_rows_ - b * block_rows_);
   }
   return rows;
 }
@@ -250,8 +251,8 @@ bool TokenCache::take_run(int64_t& begin, int64_t& end) {
     while (next_ < order_.size() && !is_wanted(order_[next_])) ++next_;
     if (next_ < order_.size()) {
       begin = order_[next_];
-      const int64_t row = begin * kBlockRows;
-      const int64_t extent = (rows_.extent_end(row) - row + kBlockRows - 1) / kBlockRows;
+      const int64_t row = begin * block_rows_;
+      const int64_t extent = (rows_.extent_end(row) - row + block_rows_ - 1) / block_rows_;
       const int64_t parts = std::min<int64_t>(num_threads_, kMaxParts);
       const int64_t most = std::max(kRunBlocks, (extent + parts - 1) / parts);
       for (end = begin; end < std::min(num_blocks_, begin + most) && is_wanted(end); ++end) {
@@ -265,14 +266,14 @@ bool TokenCache::take_run(int64_t& begin, int64_t& end) {
 }
 
 void TokenCache::make_run(int64_t begin, int64_t end) {
-  const int64_t first = begin * kBlockRows;
+  const int64_t first = begin * block_rows_;
   const auto scan = rows_.scan(first);
   std::string bytes;
   for (int64_t block = begin; block < end; ++block) {
-    const int64_t end_row = std::min(num_rows_, (block + 1) * kBlockRows);
+    const int64_t end_row = std::min(num_rows_, (block + 1) * block_rows_);
     // From the row before the block on: the scan was there, and a file that grew would insert its
     // new rows here. Other files do not affect the block.
-    const auto files = rows_.files_of(std::max(first, block * kBlockRows - 1), end_row);
+    const auto files = rows_.files_of(std::max(first, block * block_rows_ - 1), end_row);
     bool made = false;
     try {
       made = make_block(*scan, block, bytes);
@@ -283,11 +284,11 @@ void TokenCache::make_run(int64_t begin, int64_t end) {
     if (!made) return;
     // What was read matches the key only if nobody wrote meanwhile: otherwise it is discarded.
     check_local_unchanged(files);
-    file_.append(block, end_row - block * kBlockRows, bytes);
+    file_.append(block, end_row - block * block_rows_, bytes);
     changed_.notify_all();
     keep_bound(static_cast<int64_t>(bytes.size()));
   }
-  const int64_t end_row = std::min(num_rows_, end * kBlockRows);
+  const int64_t end_row = std::min(num_rows_, end * block_rows_);
   check_remote_unchanged(rows_.files_of(first, end_row));
 }
 
@@ -307,9 +308,9 @@ void TokenCache::keep_bound(int64_t grown_bytes) {
       static_cast<double>(max_bytes_) / 1e9);
 }
 
-// False where it was abandoned midway: 512 long rows take seconds.
+// False where it was abandoned midway: long rows take seconds.
 bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
-  const int64_t first = block * kBlockRows, end = std::min(num_rows_, first + kBlockRows);
+  const int64_t first = block * block_rows_, end = std::min(num_rows_, first + block_rows_);
   std::vector<RowEntry> table;
   std::vector<uint32_t> ids;
   Row row;
@@ -327,7 +328,8 @@ bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
       ids.push_back(static_cast<uint32_t>(example.ids[t]) | (example.is_label[t] ? kLabel : 0));
     }
     if (ids.size() >= UINT32_MAX)
-      throw UserError(fmt::format("{}: more than 4 billion tokens in 512 rows", rows_.where(i)));
+      throw UserError(
+          fmt::format("{}: more than 4 billion tokens in {} rows", rows_.where(i), block_rows_));
     const int flags = (kept ? 0 : kDropped) | (example.truncated ? kTruncated : 0) |
                       (example.source_cut ? kSourceCut : 0) |
                       (example.target_cut ? kTargetCut : 0) | (row.repaired ? kRepaired : 0) |
@@ -357,7 +359,7 @@ bool TokenCache::check_block(int64_t block) {
     return true;
   }
   log_warning("token cache {}: rows {} to {} are damaged, rebuilding them", file_.folder().string(),
-              block * kBlockRows + 1, std::min(num_rows_, (block + 1) * kBlockRows));
+              block * block_rows_ + 1, std::min(num_rows_, (block + 1) * block_rows_));
   file_.mark_damaged(block);
   return false;
 }
@@ -398,9 +400,9 @@ void TokenCache::wait_for(int64_t block) {
 TokenCache::Place TokenCache::find(int64_t row, CachedRow& out) {
   ensure(row >= 0 && row < num_rows_, "row outside the cache");
   if (!started_) start({});
-  const int64_t block = row / kBlockRows, i = row % kBlockRows;
+  const int64_t block = row / block_rows_, i = row % block_rows_;
   wait_for(block);
-  const int64_t num_rows = std::min(kBlockRows, num_rows_ - block * kBlockRows);
+  const int64_t num_rows = std::min(block_rows_, num_rows_ - block * block_rows_);
   RowEntry entries[2] = {};  // of the previous row and of this one
   const size_t count = i == 0 ? 1 : 2;
   file_.read_part(block, (static_cast<uint64_t>(i) + 1 - count) * sizeof(RowEntry),
@@ -433,7 +435,7 @@ bool TokenCache::read_early(int64_t row, CachedRow& out) {
   if (!early_ || early_->is_passed()) return false;
   {
     const std::lock_guard lock(mutex_);
-    if (file_.is_open() && file_.state(row / kBlockRows) == TokenFile::kWhole) return false;
+    if (file_.is_open() && file_.state(row / block_rows_) == TokenFile::kWhole) return false;
   }
   if (!early_->read(row, out)) return false;  // also at a stop: waiting for the block reports it
   ++num_early_;
@@ -459,15 +461,29 @@ void TokenCache::read(int64_t row, CachedRow& out) {
   }
 }
 
-void TokenCache::each_kept(const std::function<void(int64_t row, bool kept)>& fn) {
+std::vector<RowLength> TokenCache::read_lengths(int64_t block) {
   if (!started_) start({});
-  std::vector<RowEntry> table(static_cast<size_t>(kBlockRows));
+  wait_for(block);
+  const int64_t count = std::min(block_rows_, num_rows_ - block * block_rows_);
+  std::vector<RowEntry> table(static_cast<size_t>(count));
+  file_.read_part(block, 0, table.size() * sizeof(RowEntry), table.data());
+  std::vector<RowLength> lengths;
+  lengths.reserve(table.size());
+  uint32_t begin = 0;
+  for (const RowEntry& entry : table) {
+    if (entry.end < begin) throw_changed();
+    lengths.push_back({entry.end - begin, entry.num_source, (entry.flags & kDropped) != 0});
+    begin = entry.end;
+  }
+  return lengths;
+}
+
+void TokenCache::each_kept(const std::function<void(int64_t row, bool kept)>& fn) {
   for (int64_t block = 0; block < num_blocks_; ++block) {
-    wait_for(block);
-    const int64_t first = block * kBlockRows, count = std::min(kBlockRows, num_rows_ - first);
-    file_.read_part(block, 0, static_cast<size_t>(count) * sizeof(RowEntry), table.data());
-    for (int64_t i = 0; i < count; ++i)
-      fn(first + i, !(table[static_cast<size_t>(i)].flags & kDropped));
+    const int64_t first = block * block_rows_;
+    const std::vector<RowLength> rows = read_lengths(block);
+    for (size_t i = 0; i < rows.size(); ++i)
+      fn(first + static_cast<int64_t>(i), !rows[i].is_dropped);
   }
 }
 

@@ -1,8 +1,10 @@
 // data/token_cache.h: the examples of all rows, built once per node by background threads.
 //
-// Rows are stored in blocks of 512. Threads build the blocks in the order given to start(); read()
-// waits for the block of its row. Several processes may have the same cache open: one writes, the
-// others wait; if the writer dies, the next waiting process takes over.
+// Rows are stored in blocks of 512, or of fewer where 512 rows of the files' average are longer
+// than 2 MiB: a thread holds one block in memory, and its tokens. Threads build the blocks in the
+// order given to start(); read() waits for the block of its row. Several processes may have the
+// same cache open: one writes, the others wait; if the writer dies, the next waiting process takes
+// over.
 #pragma once
 
 #include <atomic>
@@ -16,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/cache_store.h"
 #include "data/cached_row.h"
 #include "data/early_rows.h"
 #include "data/example.h"
@@ -33,9 +36,16 @@ struct CacheOptions {
   int64_t max_bytes = 0;  // of all caches together; 0: WEFT_CACHE_MAX, or its default
 };
 
+// Of a row in the cache.
+struct RowLength {
+  uint32_t tokens = 0, source = 0;
+  bool is_dropped = false;
+};
+
 class TokenCache {
  public:
-  static constexpr int64_t kBlockRows = 512;
+  static constexpr int64_t kMostBlockRows = 512;
+  static constexpr int64_t kBlockBytes = int64_t{2} << 20;
 
   // Rows [0, num_rows) of the source. rows and maker must outlive the cache.
   TokenCache(const RowSource& rows, const ExampleMaker& maker, int64_t num_rows,
@@ -54,12 +64,17 @@ class TokenCache {
   // signal asks to stop (base/stop.h) or abandon() was called. Thread-safe.
   void read(int64_t row, CachedRow& out);
   int64_t read_length(int64_t row, CachedRow& out);  // all but the ids; returns their number
+  // Of all rows of a block, with one read. Waits for the block.
+  std::vector<RowLength> read_lengths(int64_t block);
   // Waits for all rows; for each, whether it is kept.
   void each_kept(const std::function<void(int64_t row, bool kept)>& fn);
 
   int64_t num_rows() const { return num_rows_; }
-  int64_t num_made() const;                             // rows that exist
-  bool is_in_memory() const;                            // no file holds it
+  int64_t block_rows() const { return block_rows_; }
+  int64_t num_made() const;   // rows that exist
+  bool is_in_memory() const;  // no file holds it
+  const std::filesystem::path& folder() const { return file_.folder(); }
+  int num_threads() const { return num_threads_; }
   int64_t num_rebuilt() const { return num_rebuilt_; }  // blocks that were damaged
   int64_t num_early() const { return num_early_; }      // reads that did not wait for a block
 
@@ -86,7 +101,7 @@ class TokenCache {
 
   const RowSource& rows_;
   const ExampleMaker& maker_;
-  int64_t num_rows_, num_blocks_;
+  int64_t num_rows_, block_rows_, num_blocks_;
   int num_threads_;
   int64_t max_bytes_;
   TokenFile file_;
@@ -112,7 +127,5 @@ class TokenCache {
   bool has_warned_ = false;
   std::atomic<int64_t> num_early_{0};
 };
-
-std::filesystem::path cache_root();  // WEFT_CACHE, else the user's cache folder / weft / data
 
 }  // namespace weft

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mapped_files.h"
+#include "base/path.h"
 #include "data/cache_store.h"
 
 namespace weft {
@@ -21,17 +22,9 @@ namespace {
 
 constexpr uint64_t kMagic = 0x314E4B4F54544657;  // "WFTTOKN1"
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* doing) {
-  throw RunError(
-      fmt::format("token cache: cannot {} {}: {}", doing, path.string(), std::strerror(errno)),
-      errno == ENOSPC || errno == EDQUOT
-          ? "free space there, or set WEFT_CACHE to a folder on another disk"
-          : "set WEFT_CACHE to a folder that can be written");
-}
-
 int open_file(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) fail(path, "open");
+  const int fd = open_plain_file(path, O_RDWR | O_CREAT, 0644);
+  if (fd < 0) fail_cache(path, "open");
   return fd;
 }
 
@@ -47,36 +40,13 @@ TokenFile::TokenFile(std::filesystem::path folder, uint64_t key, int64_t num_blo
   if (folder_.empty()) {
     index_ = ::memfd_create("weft tokens index", MFD_CLOEXEC);
     tokens_ = ::memfd_create("weft tokens", MFD_CLOEXEC);
-    if (index_ < 0 || tokens_ < 0) fail("memory", "reserve");
+    if (index_ < 0 || tokens_ < 0) fail_cache("memory", "reserve");
     return;
   }
-  open_folder();
+  used_ = open_cache_folder(folder_);
   lock_ = open_file(folder_ / "lock");
   index_ = open_file(folder_ / "index");
   tokens_ = open_file(folder_ / "tokens");
-}
-
-// Creates the folder and locks its `used`. Another process may have removed the cache meanwhile: a
-// lock on a file that is no longer in the folder is useless, and the folder is recreated. (On a
-// file system with unstable inode numbers this gives up checking eventually.)
-void TokenFile::open_folder() {
-  constexpr int kTries = 200;
-  for (int i = 0; i < kTries; ++i) {
-    std::error_code bad;
-    std::filesystem::create_directories(folder_, bad);
-    if (bad) {
-      throw RunError(
-          fmt::format("token cache: cannot create {}: {}", folder_.string(), bad.message()),
-          "set WEFT_CACHE to a folder that can be written");
-    }
-    if (used_ >= 0) ::close(used_);
-    used_ = ::open((folder_ / kCacheUsed).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (used_ < 0 && errno == ENOENT) continue;  // the folder was removed meanwhile
-    if (used_ < 0) fail(folder_ / kCacheUsed, "open");
-    if (::flock(used_, LOCK_SH) != 0) break;  // locks are not supported everywhere
-    if (is_named(used_, folder_ / kCacheUsed)) break;
-  }
-  if (used_ >= 0) ::futimens(used_, nullptr);  // used now
 }
 
 TokenFile::~TokenFile() {
@@ -88,7 +58,7 @@ TokenFile::~TokenFile() {
 
 TokenFile::Header* TokenFile::map() const {
   void* at = ::mmap(nullptr, index_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, index_, 0);
-  if (at == MAP_FAILED) fail(folder_ / "index", "map");
+  if (at == MAP_FAILED) fail_cache(folder_ / "index", "map");
   if (!folder_.empty()) watch_mapping(at, index_bytes(), folder_ / "index");
   return static_cast<Header*>(at);
 }
@@ -140,7 +110,7 @@ void TokenFile::make_index() {
   was_reset_ = size_of(index_) > 0;
   was_made_ = true;
   if (::ftruncate(index_, 0) != 0 || ::ftruncate(tokens_, 0) != 0 || !grow_index()) {
-    fail(folder_ / "index", "write");
+    fail_cache(folder_ / "index", "write");
   }
   header_ = map();
   header_->key = key_;
@@ -151,7 +121,7 @@ void TokenFile::make_index() {
 bool TokenFile::try_lock() {
   if (is_writer_) return true;
   if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) fail(folder_ / "lock", "lock");
+    if (errno != EWOULDBLOCK && errno != EINTR) fail_cache(folder_ / "lock", "lock");
     return false;
   }
   if (!map_index()) make_index();
@@ -192,7 +162,7 @@ void TokenFile::append(int64_t block, int64_t num_rows, std::string_view bytes) 
     const ssize_t n = ::pwrite(tokens_, bytes.data() + done, bytes.size() - done,
                                static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(folder_ / "tokens", "write");
+    if (n <= 0) fail_cache(folder_ / "tokens", "write");
     done += static_cast<size_t>(n);
   }
   r.offset = offset;
@@ -225,7 +195,7 @@ void TokenFile::read_part(int64_t block, uint64_t begin, size_t size, void* out)
                       "ends at {}",
                       (folder_ / "tokens").string(), size_of(tokens_), block, offset + size),
           "run the same command again: lost blocks are rebuilt");
-    if (n < 0) fail(folder_ / "tokens", "read");
+    if (n < 0) fail_cache(folder_ / "tokens", "read");
     done += static_cast<size_t>(n);
   }
 }

@@ -58,7 +58,6 @@ class TokenFile {
   struct Header {
     uint64_t magic, key, num_blocks, end;  // end: of the complete tokens
   };
-  void open_folder();
   bool map_index();
   void make_index();
   bool grow_index() const;

@@ -23,8 +23,7 @@ bool is_of_name(int reason) {
 
 class LocalFile : public ByteStream {
  public:
-  explicit LocalFile(const std::string& path)
-      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit LocalFile(const std::string& path) : path_(path), fd_(open_plain_file(path, O_RDONLY)) {
     if (fd_ < 0 && !is_of_name(errno)) throw_refused("open", path, errno);
     require(fd_ >= 0, "cannot open {}: {}", path, std::strerror(errno));
   }

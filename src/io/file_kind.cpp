@@ -14,8 +14,6 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr size_t kHeadBytes = 4096;
-
 struct Signature {
   std::string_view bytes, kind;
 };
@@ -96,7 +94,7 @@ std::string binary_kind(std::string_view head) {
   return may_be_text ? "" : "bytes of an unknown kind";
 }
 
-std::string binary_kind_of_file(const std::string& path) {
+std::string head_of_file(const std::string& path) {
   const auto stream = open_byte_stream(path);
   std::string head(kHeadBytes, '\0');
   size_t size = 0;
@@ -104,7 +102,10 @@ std::string binary_kind_of_file(const std::string& path) {
     n = stream->read(head.data() + size, head.size() - size);
     if (n == 0) break;
   }
-  return binary_kind(std::string_view(head).substr(0, size));
+  head.resize(size);
+  return head;
 }
+
+std::string binary_kind_of_file(const std::string& path) { return binary_kind(head_of_file(path)); }
 
 }  // namespace weft

@@ -14,8 +14,14 @@ namespace weft {
 struct FileInfo {
   std::string path;  // as it can be opened
   int64_t size = 0;
-  int64_t time_ns = 0;  // of the last change; 0: not known
-  bool operator==(const FileInfo&) const = default;
+  int64_t time_ns = 0;  // of the last change of its content; 0: not known
+  // Of a local file, which they tell from another of the same name, size and time. A file that was
+  // restored has others, so they are not compared.
+  uint64_t inode = 0;
+  int64_t status_time_ns = 0;  // ctime: cannot be set
+  bool operator==(const FileInfo& o) const {
+    return path == o.path && size == o.size && time_ns == o.time_ns;
+  }
 };
 
 inline bool is_uri(std::string_view path) { return path.find("://") != std::string_view::npos; }

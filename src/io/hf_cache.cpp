@@ -3,11 +3,13 @@
 // <cache>/models--Org--Name/refs/<revision> holds a commit; snapshots/<commit>/ is the folder. A
 // revision may also be the commit itself. Datasets are below datasets--Org--Name. weft downloads
 // nothing: where a model is absent, it prints the command that does.
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/path.h"
 #include "io/hf_folder.h"
 
 namespace weft {
@@ -118,30 +120,91 @@ fs::path resolve_model_path(const std::string& path_or_name) {
 
 bool is_hf_dataset(std::string_view path) { return path.starts_with(kDatasets); }
 
-// hf://datasets/Org/Name[@revision]/FILE; an old dataset may have a name without Org.
+namespace {
+
+// The data sets of the hub's first years whose names had no organisation, of those that people
+// train on. They have moved into organisations.
+constexpr std::string_view kNamesWithoutOrg[] = {
+    "ag_news",       "bookcorpus",  "c4",       "cifar10",    "cnn_dailymail",
+    "fashion_mnist", "glue",        "gsm8k",    "imdb",       "lambada",
+    "mnist",         "openwebtext", "oscar",    "pile",       "ptb_text_only",
+    "samsum",        "squad",       "squad_v2", "super_glue", "wikipedia",
+    "wikisql",       "wikitext",    "wmt14",    "xsum"};
+
+struct AskedDataset {
+  HubName hub;
+  std::string file;  // a path or pattern in the data set; empty: all of it
+};
+
+// ORG/NAME/FILE and NAME/FILE look alike: a name without an organisation is followed by a file, or
+// is one of the old names.
+AskedDataset guess_dataset(const std::string& uri, const std::string& rest) {
+  const auto part_end = [&rest](size_t from) {
+    return std::min(rest.find('/', from), rest.size());
+  };
+  const auto below = [&rest](size_t end) { return end < rest.size() ? rest.substr(end + 1) : ""; };
+  const size_t first = part_end(0), second = first < rest.size() ? part_end(first + 1) : first;
+  const auto first_hub = parse_hub_name(rest.substr(0, first));
+  require(first_hub.has_value(), "{}: {} is not the name of a dataset", uri, rest.substr(0, first));
+  const bool is_old = std::find(std::begin(kNamesWithoutOrg), std::end(kNamesWithoutOrg),
+                                first_hub->name) != std::end(kNamesWithoutOrg);
+  const bool has_file = second == rest.size() && below(first).find_first_of(".*?[") < rest.size();
+  if (is_old || has_file || second == first) return {*first_hub, below(first)};
+  const auto hub = parse_hub_name(rest.substr(0, second));
+  if (!hub || !first_hub->revision.empty()) return {*first_hub, below(first)};
+  return {*hub, below(second)};
+}
+
+// ORG/NAME of the cache where NAME was asked for; empty: none.
+std::string cached_with_org(const fs::path& cache, const std::string& name) {
+  constexpr std::string_view kPrefix = "datasets--";
+  for (const std::string& folder : folder_names(cache)) {
+    if (!folder.starts_with(kPrefix) || !folder.ends_with("--" + name)) continue;
+    const size_t org = folder.size() - kPrefix.size() - name.size();
+    if (org > 2) return folder.substr(kPrefix.size(), org - 2) + "/" + name;
+  }
+  return "";
+}
+
+std::string way_to_fetch(const AskedDataset& asked, const fs::path& cache) {
+  if (const size_t slash = asked.hub.name.find('/'); slash == std::string::npos) {
+    if (const std::string name = cached_with_org(cache, asked.hub.name); !name.empty())
+      return fmt::format("the cache has {0}: write {1}{0}{2}{3}", name, kDatasets,
+                         asked.file.empty() ? "" : "/", asked.file);
+  }
+  std::string command = "hf download --repo-type dataset " + asked.hub.name;
+  if (!asked.hub.revision.empty()) command += " --revision " + asked.hub.revision;
+  const bool is_pattern = asked.file.find_first_of("*?[") != std::string::npos;
+  const bool is_file = fs::path(asked.file).has_extension();
+  if (is_pattern) command += fmt::format(" --include '{}'", asked.file);
+  if (!is_pattern && is_file) command += " " + asked.file;
+  if (!is_pattern && !is_file && !asked.file.empty())
+    command += fmt::format(" --include '{}/*'", asked.file);
+  return "fetch it: " + command;
+}
+
+}  // namespace
+
+// hf://datasets/[ORG/]NAME[@revision][/FILE]. What is in the cache decides whether the first part
+// is an organisation.
 std::string resolve_hf_dataset(const std::string& uri) {
   const std::string rest = uri.substr(kDatasets.size());
+  require(!rest.empty(), "{}: wanted {}[ORG/]NAME[/FILE]", uri, kDatasets);
+  const AskedDataset asked = guess_dataset(uri, rest);
   const fs::path cache = cache_folder();
-  std::optional<HubName> asked;
-  std::string file;
-  size_t slash = rest.find('/');
-  for (int parts = 1; parts <= 2 && slash != std::string::npos; ++parts) {
-    const auto hub = parse_hub_name(rest.substr(0, slash));
-    require(hub.has_value(), "{}: {} is not the name of a dataset", uri, rest.substr(0, slash));
-    const std::string path = rest.substr(slash + 1);
-    if (const auto snapshot = find_snapshot(cache, *hub, "datasets")) {
-      require(path.find("..") == std::string::npos, "{}: '..' leaves the dataset", uri);
-      return (*snapshot / path).string();
-    }
-    asked = hub;
-    file = path;
-    slash = rest.find('/', slash + 1);
+  size_t end = 0;
+  for (int parts = 1; parts <= 2 && end < rest.size(); ++parts) {
+    end = std::min(rest.find('/', end + (parts > 1 ? 1 : 0)), rest.size());
+    const auto hub = parse_hub_name(rest.substr(0, end));
+    require(hub.has_value(), "{}: {} is not the name of a dataset", uri, rest.substr(0, end));
+    const auto snapshot = find_snapshot(cache, *hub, "datasets");
+    if (!snapshot) continue;
+    const std::string path = end < rest.size() ? rest.substr(end + 1) : "";
+    require(path.find("..") == std::string::npos, "{}: '..' leaves the dataset", uri);
+    return (path.empty() ? *snapshot : *snapshot / path).string();
   }
-  require(asked.has_value(), "{}: wanted {}NAME/FILE", uri, kDatasets);
-  const std::string revision = asked->revision.empty() ? "" : " --revision " + asked->revision;
   throw UserError(fmt::format("{} is not in the Hugging Face cache {}", uri, cache.string()),
-                  fmt::format("fetch it: hf download --repo-type dataset {}{} {}", asked->name,
-                              revision, file));
+                  way_to_fetch(asked, cache));
 }
 
 }  // namespace weft

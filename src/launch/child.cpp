@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/path.h"
 #include "launch/fork.h"
 #include "launch/signal_pipe.h"
 
@@ -51,7 +52,7 @@ std::vector<std::string> environment_of(const ChildStart& start) {
 pid_t start_child(const ChildStart& start) {
   std::vector<std::string> argv = start.argv, env = environment_of(start);
   const std::vector<char*> argv_pointers = pointers(argv), env_pointers = pointers(env);
-  const int log = ::open(start.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int log = open_plain_file(start.log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (log < 0)
     throw RunError(fmt::format("cannot write {}: {}", start.log.string(), std::strerror(errno)));
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);

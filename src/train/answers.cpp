@@ -40,8 +40,9 @@ Questions read_questions(const Session& session, const RowSource& rows,
   Row row;
   Example example;
   int64_t member = -1;
+  const EvalSplit split = session.eval_split(rows);
   for (int64_t i = 0; i < num_rows; ++i) {
-    if (!session.is_in_eval_part(i)) continue;
+    if (!session.is_in_eval_part(split, i)) continue;
     if (++member == share.most && share.most > 0) break;
     if (member % share.num_ranks != share.rank) continue;
     rows.read(i, row);

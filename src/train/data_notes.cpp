@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/source_summary.h"
 
 namespace weft {
 
@@ -19,6 +20,24 @@ void DataNotes::name_rows(const DataCounters& counters, RunRecord& record) {
   log_warning(
       "{}: this row has no target, so nothing is learned from it; others like it are counted",
       counters.first_untargeted);
+}
+
+void report_sources(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows) {
+  log_info("data: {}", describe_source("train", rows, rows_taken(data, rows.size())));
+  for (const std::string& line : describe_left_out(rows.left_out()))
+    log_info("data: left out of data.train: {}", line);
+  if (!eval_rows || data.eval.empty()) return;
+  log_info("data: {}", describe_source("eval", *eval_rows, rows_taken(data, eval_rows->size())));
+  for (const std::string& line : describe_left_out(eval_rows->left_out()))
+    log_info("data: left out of data.eval: {}", line);
+}
+
+Json sources_to_json(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows) {
+  Json out;
+  out.set("train", source_to_json(rows, rows_taken(data, rows.size())));
+  if (eval_rows && !data.eval.empty())
+    out.set("eval", source_to_json(*eval_rows, rows_taken(data, eval_rows->size())));
+  return out;
 }
 
 void report_counters(const DataCounters& all) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/json.h"
 #include "data/batches.h"
 #include "train/record.h"
 
@@ -19,6 +20,11 @@ class DataNotes {
   size_t num_repaired_ = 0;
   bool has_untargeted_ = false;
 };
+
+// Logs which files are read, how many rows they hold, and what was left out of the folders.
+void report_sources(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows);
+// The same for the event `started`: {"train": {...}, "eval": {...}}.
+Json sources_to_json(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows);
 
 // Logs what happened to all ranks' rows, where there is something to report.
 void report_counters(const DataCounters& all);

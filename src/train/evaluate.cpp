@@ -27,6 +27,7 @@
 #include "train/rank_agreement.h"
 #include "train/run_history.h"
 #include "train/same_model.h"
+#include "train/start_state.h"
 #include "train/weights.h"
 
 namespace weft {
@@ -191,6 +192,18 @@ Json EvalReport::to_json() const {
   return out;
 }
 
+// final/ has no state; the checkpoints beside it are of the same run.
+bool was_split_by_row(const LogicalModel& source) {
+  std::filesystem::path checkpoint = source.path;
+  if (source.kind != LogicalModel::Kind::kCheckpoint) {
+    if (source.path.filename() != "final") return false;
+    const auto all = list_checkpoints(source.path.parent_path());
+    if (all.empty()) return false;
+    checkpoint = all.back();
+  }
+  return splits_by_row(CheckpointReader(checkpoint).state());
+}
+
 EvalReport evaluate(const RunConfig& given_config, const std::string& model, const Backend* given,
                     const EvalOptions& options) {
   const RankPlace place =
@@ -202,11 +215,10 @@ EvalReport evaluate(const RunConfig& given_config, const std::string& model, con
         "give data.eval, or data.eval_fraction, for example with --set data.eval=[FILE]");
   }
   const RunConfig config = place.world ? given_config : alone(given_config);
-  const Session session(config);
+  Session session(config);
   const auto ranks = make_ranks(config, *session.model, place);
   std::optional<ScopedNoDeadline> starting(std::in_place, ranks->world());  // reading may take long
   const auto rows = session.open_eval_rows();
-  session.check_eval_rows(*rows);
   EvalReport report;
   // A run that is training may save a checkpoint meanwhile: all ranks use the one that rank 0
   // found.
@@ -218,6 +230,8 @@ EvalReport evaluate(const RunConfig& given_config, const std::string& model, con
   });
   if (!found) found.emplace(open_logical(path));
   const LogicalModel& source = *found;
+  session.splits_by_row = was_split_by_row(source);
+  session.check_eval_rows(*rows);
   check_same_architecture(source, session);
   if (source.kind == LogicalModel::Kind::kCheckpoint) {
     report.step = CheckpointReader(source.path).state().at("step").as_int();

@@ -46,6 +46,9 @@ class Trainer {
 
   // What the ranks of a run settle before anything else, together with those that are replaced.
   void meet_others();
+  void make_eval_stream();
+  void make_answers();
+  void adopt_split();
   int run_to_the_end();
   int run_on();
   int train();

@@ -102,7 +102,7 @@ int RunLock::open(const fs::path& dir, const SharedStorage& shared) {
   if (bad) return bad.value();
   fd_ = take_kept_lock(dir / ".lock");
   const bool is_kept = fd_ >= 0;
-  if (!is_kept) fd_ = ::open((dir / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  if (!is_kept) fd_ = open_plain_file(dir / ".lock", O_CREAT | O_RDWR, 0666);
   if (fd_ < 0) return errno;
   const bool is_shared = shared.is_shared.value_or(is_on_network(dir));
   if (is_kept || lock_within_a_second(fd_)) {

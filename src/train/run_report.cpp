@@ -40,6 +40,7 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
       {"ranks", Json(ranks.size())},
       {"threads", Json(engine.pool()->num_threads())},
       {"kernels", Json(engine.plans().train.options.kernels->name)}};
+  started.emplace_back("data", sources_to_json(c.data, r.rows, r.eval_rows));
   if (const char* job = std::getenv("SLURM_JOB_ID")) started.emplace_back("slurm_job", Json(job));
   record.event("started", started);
   if (!r.loaded.conversion.empty()) {
@@ -54,6 +55,7 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
     log_warning("{}", line);
   report_device(c, r.device);
   log_info("{}", start_line(c, *r.session.model, ranks.layout(), &engine, r.device));
+  report_sources(c.data, r.rows, r.eval_rows);
   if (r.pack_size) log_info("data: {}", describe_pack(*r.pack_size));
 }
 

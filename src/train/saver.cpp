@@ -289,6 +289,7 @@ Json Saver::to_json(const TrainState& state) const {
   s.set("position", Json(state.position.position));
   s.set("part", Json(state.position.part));  // pack: rows already used of those that begin there
   s.set("data_files", Json(state.position.files));
+  s.set("eval_split", Json(state.position.splits_by_row ? "by_row" : "exact"));
   s.set("seed", Json(file_.config().seed));
   s.set("rng", Json());  // null: all draws are functions of seed and position
   state.scaling.save(&s);

@@ -29,6 +29,7 @@ StreamState position_of(const Json& state) {
   if (const Json* part = state.find("part")) position.part = part->as_int();
   if (const Json* files = state.find("data_files"))
     position.files = static_cast<uint64_t>(files->as_int());
+  position.splits_by_row = splits_by_row(state);
   return position;
 }
 
@@ -54,6 +55,12 @@ bool is_own_step(const RunStart& start, int64_t step) {
 }
 
 }  // namespace
+
+// Earlier versions of weft knew no other rule, and stored none.
+bool splits_by_row(const Json& state) {
+  const Json* rule = state.find("eval_split");
+  return !rule || rule->as_string() == "by_row";
+}
 
 LoadedStart load_start(const RunStart& start, const Session& session, const Layout& layout,
                        const Json& numerics, bool converts, Engine* engine, TrainState* state) {

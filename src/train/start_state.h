@@ -34,6 +34,9 @@ LoadedStart load_start(const RunStart& start, const Session& session, const Layo
 void read_state(const Json& stored, const RunConfig& config, bool with_best, Engine* engine,
                 TrainState* state);
 
+// Whether the run of this state.json selects its evaluation rows by the old rule (EvalSplit).
+bool splits_by_row(const Json& state);
+
 struct RunEnd {
   int64_t total = kNoEnd;             // the last step, where known
   std::optional<PackSize> pack_size;  // of the first epoch, where it was counted; rank 0

@@ -83,9 +83,7 @@ int Trainer::run() {
 void Trainer::meet_others() {
   if (c_.has_eval() && !eval_stream_) {
     eval_rows_ = session_.open_eval_rows();
-    session_.check_eval_rows(*eval_rows_);
-    eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
-                                                 share(session_.eval_stream()));
+    make_eval_stream();
   }
   if (data_files_.empty() && ranks_->size() > 1)
     data_files_ = describe_files(rows_->files()) +
@@ -94,9 +92,28 @@ void Trainer::meet_others() {
   agree_on_inputs(*ranks_,
                   {file_.resolved(), data_files_, numerics_, model_files_, host_of(place_)});
   start_ = agree_on_start(*ranks_, start_);  // where a rank dies in it, the locks stay held
+  make_answers();
+}
+
+void Trainer::make_eval_stream() {
+  session_.check_eval_rows(*eval_rows_);
+  eval_stream_ = std::make_unique<BatchStream>(c_.data, *eval_rows_, *session_.tokenizer,
+                                               share(session_.eval_stream()));
+}
+
+void Trainer::make_answers() {
   if (c_.eval.generate > 0 && eval_stream_)
     answers_ = std::make_unique<TrainingAnswers>(session_, *eval_rows_, side_files_, &engine_,
                                                  ranks_.get());
+}
+
+// The rule is known only once the state is; a run that began under the old one is rare.
+void Trainer::adopt_split() {
+  if (session_.splits_by_row == state_.position.splits_by_row) return;
+  session_.splits_by_row = state_.position.splits_by_row;
+  if (!eval_stream_ || c_.data.eval_fraction == 0) return;
+  make_eval_stream();
+  make_answers();
 }
 
 int Trainer::run_to_the_end() {
@@ -147,6 +164,7 @@ void Trainer::load_state() {
     if (!damage.empty()) start_another(damage);
   } while (!damage.empty());
   if (start_.checkpoint) stream_.restore(state_.position);
+  adopt_split();
   const RunEnd end = find_end(c_, stream_, *ranks_);
   total_ = end.total;
   pack_size_ = end.pack_size;
@@ -215,7 +233,7 @@ void Trainer::open_run() {
       total_ != kNoEnd ? RunLength{total_}
                        : most_steps(stream_.num_raw_rows(), c_.train.global_batch, c_.train.epochs);
   report_start({file_, start_, session_, *backend_.device, state_, loaded_, length, pack_size_,
-                place_.world ? place_.world->run_generation() : 0},
+                *rows_, eval_rows_.get(), place_.world ? place_.world->run_generation() : 0},
                engine_, *ranks_, *record_);
   hashes_ = TensorHashes::from_environment(engine_, *session_.model, *ranks_, c_.train.optimizer,
                                            start_.dir, state_.step);

@@ -88,6 +88,7 @@ void Trainer::recover() {
   cadence_ = SnapshotCadence(text.about.at("every").as_int(), cadence_kind());
   stream_.restore(state_.position);
   stream_.set_counters(counters_);
+  adopt_split();
   has_batch_ = false;
   loaded_ = {};
   loaded_.saved_step = step;  // an evaluation that is due there may be missing

@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
 #include <string>
 
+#include "base/direct_file.h"
+#include "base/direct_reader.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace weft {
 namespace {
@@ -93,6 +97,31 @@ TEST_F(Files, WriterAppendsAndTruncates) {
   EXPECT_EQ(read_file(path), "one\ntwo\nthree\n");
   FileWriter(path, FileWriter::Mode::kTruncate).write("x");
   EXPECT_EQ(read_file(path), "x");
+}
+
+// Neither a read nor a write waits for the other end of a FIFO.
+TEST_F(Files, OnlyPlainFilesAreOpened) {
+  const fs::path fifo = folder / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const auto expect_refused = [](const auto& open, const std::string& words) {
+    try {
+      open();
+      ADD_FAILURE() << words;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+    }
+  };
+  for (const auto& [path, kind] :
+       {std::pair(fifo, "a FIFO"), std::pair(fs::path("/dev/null"), "a device")}) {
+    const std::string words = path.string() + " is " + kind + ", wanted a plain file";
+    expect_refused([&] { read_file(path); }, words);
+    expect_refused([&] { MappedFile{path}; }, words);
+    expect_refused([&] { FileWriter(path, FileWriter::Mode::kAppend); }, words);
+    expect_refused([&] { FileWriter(path, FileWriter::Mode::kTruncate); }, words);
+    expect_refused([&] { DirectFile(path, 0); }, words);
+    expect_refused([&] { DirectReader{path}; }, words);
+    expect_refused([&] { set_log_file(path); }, words);
+  }
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <set>
 
+#include "data/eval_split.h"
 #include "data/example.h"
 #include "tests/batch_lists.h"
 #include "tests/data/helpers.h"
@@ -291,9 +293,20 @@ TEST(Batches, FractionLimitAndSplit) {
   EXPECT_EQ(rows_taken(config, 1000), 500);
   config.limit = 300;
   EXPECT_EQ(rows_taken(config, 1000), 300);
-  int64_t num_eval = 0;
-  for (int64_t i = 0; i < 10000; ++i) num_eval += is_eval_row(42, i, 0.1);
-  EXPECT_NEAR(static_cast<double>(num_eval), 1000, 120);
+  for (const int64_t n : {25'000, 10'001, 7}) {
+    const EvalSplit split(42, n, 0.1, false), other(43, n, 0.1, false), old(42, n, 0.1, true);
+    int64_t num_eval = 0, num_both = 0, num_old = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      num_eval += split.contains(i);
+      num_both += split.contains(i) && other.contains(i);
+      num_old += old.contains(i);
+    }
+    EXPECT_EQ(num_eval, std::llround(0.1 * static_cast<double>(n)));
+    if (n < 100) continue;
+    EXPECT_NEAR(static_cast<double>(num_both), 0.01 * static_cast<double>(n), 50);
+    EXPECT_NEAR(static_cast<double>(num_old), 0.1 * static_cast<double>(n), 150);
+    EXPECT_NE(num_old, num_eval);
+  }
 
   const auto tokenizer = make_bytes_tokenizer();
   const auto rows = rows_in_memory(numbered_lines(1000), RowFormat::kText, "t");
@@ -310,7 +323,22 @@ TEST(Batches, FractionLimitAndSplit) {
   Batch batch;
   int64_t got = 0;
   while (eval.next(batch)) got += batch.num_rows;
-  EXPECT_EQ(got + num_train, 1000);
+  EXPECT_EQ(got, 200);
+  EXPECT_EQ(num_train, 800);
+  // A run that began under the old rule keeps it, also over the ends of epochs.
+  options.part = Part::kTrain;
+  options.once = false;
+  BatchStream train(config, *rows, *tokenizer, options);
+  StreamState old;
+  old.splits_by_row = true;
+  train.restore(old);
+  const EvalSplit by_row(options.seed, 1000, 0.2, true);
+  int64_t num_left = 0;
+  for (int64_t i = 0; i < 1000; ++i) num_left += !by_row.contains(i);
+  EXPECT_EQ(train.count_kept_rows(), num_left);
+  EXPECT_NE(num_left, 800);
+  while (train.state().epoch == 1) ASSERT_TRUE(train.next(batch));
+  EXPECT_TRUE(train.state().splits_by_row);
   EXPECT_EQ(eval.counters().rows, got);
   EXPECT_NE(got % 7, 0);  // the last, short batch is there
 }

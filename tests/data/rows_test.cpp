@@ -2,6 +2,7 @@
 #include "data/rows.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -104,7 +105,7 @@ TEST(Rows, FilesGlobsAndFoldersAreOneDataSet) {
   folder.write("b.txt", "three\n");
   folder.write("a.txt", "one\ntwo\n");
   folder.write("empty.txt", "");
-  folder.write("sub/c.jsonl", "{\"text\":\"four\"}\n");
+  folder.write("sub/c.txt", "four\n");
   folder.write("README.md", "no data\n");
   const std::string root = folder.path().string();
   const auto globbed = open_rows({root + "/*.txt"}, "auto", "data.train");
@@ -151,6 +152,59 @@ TEST(Rows, PassedTextUsesNoMemory) {
   while (scan->next(row)) ++count;
   EXPECT_EQ(count, kLines);
   EXPECT_LT(mapped_kb() - before, 8000) << "by the scan";
+}
+
+TEST(Rows, AJsonArrayIsRefusedWithTheCommandThatMakesLines) {
+  for (const char* text : {"[{\"text\": \"a\"}]\n", "[\n  {\n    \"text\": \"a\"\n  }\n]\n"}) {
+    const auto rows = rows_in_memory(text, RowFormat::kJsonLines, "alpaca.json");
+    Row row;
+    try {
+      rows->read(0, row);
+      FAIL();
+    } catch (const UserError& e) {
+      EXPECT_STREQ(e.what(),
+                   "alpaca.json: this file is a JSON array; one object per line is needed");
+      EXPECT_EQ(e.hint(), "jq -c '.[]' alpaca.json > rows.jsonl");
+    }
+  }
+  const auto later = rows_in_memory("{}\n[1]\n", RowFormat::kJsonLines, "t");
+  Row row;
+  expect_user_error([&] { later->read(1, row); }, "t:2: wanted a JSON object");
+}
+
+TEST(Rows, BlankFieldsOfATsvAreCounted) {
+  const std::string text = "a\tb\n1\t2\n\t\n\n \t \n3\t4\n";
+  const auto rows = rows_in_memory(text, RowFormat::kTsv, "t.tsv");
+  EXPECT_EQ(rows->size(), 2);
+  EXPECT_EQ(rows->num_blank(), 2) << "an empty line is none of them";
+  EXPECT_EQ(rows_in_memory("a,b\n,\n", RowFormat::kCsv, "t.csv")->size(), 1);
+  const TempFolder folder;
+  folder.write("t.tsv", text);
+  const std::string path = (folder.path() / "t.tsv").string();
+  EXPECT_EQ(open_rows({path, path}, "auto", "data.train")->num_blank(), 4);
+  EXPECT_EQ(open_stream_rows(path, RowFormat::kTsv)->num_blank(), 2);
+}
+
+TEST(Rows, LinesThatEndInCarriageReturnsAreRefused) {
+  const TempFolder folder;
+  folder.write("cr.txt", "one\rtwo\r");
+  const std::string path = (folder.path() / "cr.txt").string();
+  for (const RowFormat format : {RowFormat::kText, RowFormat::kCsv, RowFormat::kJsonLines}) {
+    expect_user_error([&] { open_line_rows(path, format); }, "carriage returns alone");
+    expect_user_error([&] { open_stream_rows(path, format); }, "carriage returns alone");
+  }
+  EXPECT_EQ(rows_in_memory("one\r\ntwo\r\n", RowFormat::kText, "t")->size(), 2);
+  EXPECT_EQ(rows_in_memory("one\rtwo\n", RowFormat::kText, "t")->size(), 1);
+}
+
+TEST(Rows, AFifoIsRefusedAtOnce) {
+  const TempFolder folder;
+  for (const char* name : {"t.txt", "t.jsonl.gz", "t.parquet", "t"}) {
+    const std::string path = (folder.path() / name).string();
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    expect_user_error([&] { open_rows({path}, "auto", "data.train"); }, "a FIFO");
+  }
+  expect_user_error([&] { open_rows({"/dev/null"}, "auto", "data.train"); }, "a device");
 }
 
 TEST(Rows, BadPathsAreRefused) {

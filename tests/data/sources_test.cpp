@@ -223,6 +223,26 @@ TEST(Sources, HuggingFaceCacheNames) {
   } catch (const UserError& e) {
     EXPECT_EQ(e.hint(), "fetch it: hf download --repo-type dataset Org/Absent data/a.txt");
   }
+  const auto hint = [&](const std::string& name) {
+    try {
+      size(name);
+    } catch (const UserError& e) {
+      return e.hint();
+    }
+    return std::string("no error");
+  };
+  const std::string fetch = "fetch it: hf download --repo-type dataset ";
+  EXPECT_EQ(hint("Org/Absent"), fetch + "Org/Absent");
+  EXPECT_EQ(hint("Org/Absent/data"), fetch + "Org/Absent --include 'data/*'");
+  EXPECT_EQ(hint("Org/Absent@v2/data/*.csv"),
+            fetch + "Org/Absent --revision v2 --include 'data/*.csv'");
+  EXPECT_EQ(hint("wikitext/raw/train.parquet"), fetch + "wikitext raw/train.parquet");
+  EXPECT_EQ(hint("wikitext@v1/raw/train.parquet"),
+            fetch + "wikitext --revision v1 raw/train.parquet");
+  EXPECT_EQ(hint("plain/rows.jsonl"), fetch + "plain rows.jsonl");
+  EXPECT_EQ(hint("Set/data/a.txt"), fetch + "Set/data a.txt");
+  EXPECT_EQ(hint("Set/a.txt"), "the cache has Org/Set: write hf://datasets/Org/Set/a.txt");
+  EXPECT_EQ(size("Org/Set"), 2) << "the whole data set";
   expect_user_error([&] { size("Org/Set/data/none.txt"); }, "none.txt");
   expect_user_error([&] { size("Org/Set/../../x"); }, "..");
   ::unsetenv("HF_HUB_CACHE");

@@ -16,8 +16,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mapped_files.h"
 #include "data/batches.h"
+#include "data/cache_store.h"
+#include "data/pack_counts.h"
 #include "tests/data/helpers.h"
 
 namespace {
@@ -134,6 +137,89 @@ TEST_F(CacheTest, AnotherTemplateTokenizerOrFileIsAnotherCache) {
   make()->each_kept([](int64_t, bool) {});
   const std::filesystem::directory_iterator entry(options_.folder);
   EXPECT_EQ(std::distance(begin(entry), end(entry)), 3);
+}
+
+// A file of the same name, size and time: renamed into place, or rewritten and its time restored.
+TEST_F(CacheTest, AFileOfTheSameSizeAndTimeIsAnotherCache) {
+  namespace fs = std::filesystem;
+  const fs::path path = folder_.path() / "t.txt", other = folder_.path() / "other.txt";
+  make()->each_kept([](int64_t, bool) {});
+  StreamOptions stream;
+  stream.cache = options_;
+  Batch batch;
+  BatchStream first(config_, *rows_, *tokenizer_, stream);
+  ASSERT_TRUE(first.next(batch));
+  const StreamState state = first.state();
+  const auto time = fs::last_write_time(path);
+  std::string text = read_file(path);
+  std::replace(text.begin(), text.end(), 'r', 'R');
+  folder_.write("other.txt", text);
+  fs::last_write_time(other, time);
+  fs::rename(other, path);
+  rows_ = open();
+  expect_good(*make());
+  BatchStream resumed(config_, *rows_, *tokenizer_, stream);
+  expect_user_error([&] { resumed.restore(state); }, "sizes, times or bytes differ");
+  std::replace(text.begin(), text.end(), 'R', 'S');
+  folder_.write("t.txt", text);
+  fs::last_write_time(path, time);
+  rows_ = open();
+  expect_good(*make());
+}
+
+// A block of long rows has fewer of them, so that a thread holds no more than 2 MiB of text.
+TEST_F(CacheTest, BlocksOfLongRowsAreShort) {
+  EXPECT_EQ(make()->block_rows(), 512);
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += std::string(300'000, static_cast<char>('a' + i % 26)) + "\n";
+  folder_.write("t.txt", text);
+  config_.layout = "pack";
+  config_.seq_length = 1 << 19;
+  maker_ = std::make_unique<ExampleMaker>(config_, *tokenizer_, 257);
+  rows_ = open();
+  const auto cache = make();
+  EXPECT_EQ(cache->block_rows(), 4);
+  expect_good(*cache);
+  int64_t kept = 0;
+  cache->each_kept([&](int64_t row, bool is_kept) { kept += is_kept && row == kept; });
+  EXPECT_EQ(kept, 30);
+}
+
+// What `pack` makes of an epoch is counted once, and kept with the tokens.
+TEST_F(CacheTest, CountsOfPackedEpochsAreKept) {
+  config_.layout = "pack";
+  config_.eval_fraction = 0.1;
+  StreamOptions options;
+  options.cache = options_;
+  options.part = Part::kTrain;
+  const auto measure = [&](int64_t epoch) {
+    return BatchStream(config_, *rows_, *tokenizer_, options).measure_pack(epoch);
+  };
+  const PackSize first = measure(1), second = measure(2);
+  Batch batch;
+  BatchStream stream(config_, *rows_, *tokenizer_, options);
+  int64_t steps = 0;
+  while (stream.next(batch) && batch.epoch == 1) ++steps;
+  EXPECT_EQ(first.sequences / options.global_batch, steps);
+  EXPECT_EQ(first.tokens, second.tokens);
+  EXPECT_EQ(first.positions, first.sequences * config_.seq_length);
+
+  const auto folder = only_folder();
+  const std::string text = read_file(folder / kCacheCounts);
+  const Json counts = parse_json(text.substr(text.find('\n')), "counts");
+  ASSERT_EQ(counts.as_object().size(), 2u);
+  for (const auto& [key, size] : counts.as_object()) {
+    PackSize other{1, 2, 3, 4};
+    EXPECT_EQ(find_pack_size(folder, key)->rows, size.as_array()[0].as_int());
+    keep_pack_size(folder, key, other);
+  }
+  EXPECT_EQ(measure(2).sequences, 2) << "not counted again";
+  options.seed = 43;
+  EXPECT_GT(measure(2).sequences, 2) << "another order";
+  options.seed = 42;
+  std::ofstream(folder / kCacheCounts) << text << "x";
+  EXPECT_EQ(measure(2).sequences, second.sequences) << "damaged: counted again";
+  EXPECT_EQ(measure(1).sequences, first.sequences);
 }
 
 TEST_F(CacheTest, DamagedBlocksAreRebuilt) {

@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/checkpoint/commit_again.h"
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
@@ -51,6 +52,33 @@ TEST(Resume, AnotherConfigurationOfTheModelIsRefused) {
   run.change_config("rms_norm_eps", Json(1e-5));
   run.change_config("transformers_version", Json("5.0"));
   run.train_well({"train.steps=3"});
+}
+
+// From an older weft, which drew the rows for evaluation by another rule: the run keeps it, and so
+// does `weft eval` of it.
+TEST(Resume, TheOldRuleOfTheEvaluationSplitIsKept) {
+  const TinyRun run;
+  const std::string fraction = "data.eval_fraction=0.3";
+  run.train_well({fraction, "train.steps=2"});
+  const std::filesystem::path file = run.checkpoint(2) / "state.json";
+  Json state = parse_json(slurp(file), "state.json");
+  EXPECT_EQ(state.at("eval_split").as_string(), "exact");
+  std::erase_if(state.as_object(), [](const auto& e) { return e.first == "eval_split"; });
+  run.write("runs/tiny/checkpoints/step-00000002/state.json", state.dump());
+  commit_again(run.checkpoint(2));
+  run.train_well({fraction, "train.steps=3", "train.eval_every=1"});
+  state = parse_json(slurp(run.checkpoint(3) / "state.json"), "state.json");
+  EXPECT_EQ(state.at("eval_split").as_string(), "by_row");
+  const auto eval = [&](const std::string& model) {
+    const Ended ended = run_to_end(run.words("eval", {fraction}, {"--json", "--model", model}));
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return parse_json(ended.out, "eval").at("eval_loss").dump();
+  };
+  const std::string trained = metric_texts(run.dir(), "eval_loss").back();
+  EXPECT_EQ(eval(run.checkpoint(3).string()), trained);
+  EXPECT_EQ(eval((run.dir() / "final").string()), trained);
+  std::filesystem::rename(run.dir() / "final", run / "moved");
+  EXPECT_NE(eval((run / "moved").string()), trained) << "other rows";
 }
 
 // An extended run whose rate had decayed: both rates are named. An unchanged rate is not reported.

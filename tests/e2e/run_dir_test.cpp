@@ -127,6 +127,11 @@ TEST(RunDir, MetricsHaveTheirKeysAndDigits) {
     }
   }
   EXPECT_EQ(steps, 8);
+  const Json data = event_lines(run.dir(), "started").at(0).at("data").at("train");
+  EXPECT_EQ(data.at("rows").as_int(), 43);
+  ASSERT_EQ(data.at("names").as_array().size(), 1u);
+  expect_parts(slurp(run.dir() / "log/rank-00000.log"),
+               {"data: train 1 file, 43 rows: " + data.at("names").as_array()[0].as_string()});
   EXPECT_EQ(epochs, 2);  // 43 rows, one empty, 0.2 for evaluation: four steps per epoch
   EXPECT_EQ(evals, 4);
   for (const std::string& text : metric_texts(run.dir(), "loss")) {

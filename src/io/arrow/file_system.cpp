@@ -12,7 +12,6 @@
 #include <arrow/io/interfaces.h>
 #include <arrow/util/config.h>
 #include <dlfcn.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <map>
@@ -20,6 +19,7 @@
 
 #include "base/mapped_files.h"
 #include "io/arrow/arrow_files.h"
+#include "io/glob.h"
 
 namespace weft {
 namespace {
@@ -121,7 +121,7 @@ OpenedUri open_arrow_uri(const std::string& uri) {
 namespace {
 
 FileInfo info_of(const fs::FileInfo& info, std::string uri) {
-  return {std::move(uri), info.size(), info.mtime().time_since_epoch().count()};
+  return {std::move(uri), info.size(), info.mtime().time_since_epoch().count(), 0, 0};
 }
 
 class UriStream : public ByteStream {
@@ -170,8 +170,7 @@ std::vector<FileInfo> list_uri(const std::string& uri) {
   for (const fs::FileInfo& info :
        take_arrow(at.system->GetFileInfo(selector), uri, "listing the files")) {
     const std::string path = info.path().substr(local.size());
-    const bool matches =
-        star == std::string::npos || ::fnmatch(parts.path.c_str(), path.c_str(), FNM_PATHNAME) == 0;
+    const bool matches = star == std::string::npos || glob_matches(parts.path, path);
     if (info.IsFile() && matches) found.push_back(info_of(info, parts.before + path + parts.query));
   }
   std::sort(found.begin(), found.end(),

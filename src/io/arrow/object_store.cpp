@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/path.h"
 #include "io/arrow/arrow_files.h"
 #include "io/file_system.h"
 
@@ -83,7 +84,7 @@ bool has_role() {
 class SourceFile {
  public:
   SourceFile(const std::filesystem::path& path) : path_(path) {
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    fd_ = open_plain_file(path, O_RDONLY);
     if (fd_ < 0) refuse();
   }
   ~SourceFile() { ::close(fd_); }

@@ -1,0 +1,36 @@
+// data/found_files.h: which of the files of a folder, or of those that a pattern matches, are rows.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+struct LeftOut {
+  std::string path;
+  std::string reason;  // "not data", "split test", ...
+};
+
+struct FoundFiles {
+  std::vector<std::string> paths;
+  std::vector<LeftOut> left_out;
+};
+
+struct Search {
+  std::string place;        // the folder or pattern, as given
+  std::string root;         // what precedes the names that are judged, with its last slash
+  bool is_pattern = false;  // then splits are not told apart, and any ending is accepted
+  std::string_view what;    // the option: data.train takes the split train
+  std::string_view format;  // data.format
+};
+
+// Takes the data files of one split and one format from `paths`, in their order. UserError where
+// none is left, where they have several formats, where one is there twice (also packed), or where
+// it is not clear which split is meant.
+FoundFiles choose_files(const Search& search, const std::vector<std::string>& paths);
+
+// One line for each reason: "README.md, LICENSE.txt and 3 more: not data".
+std::vector<std::string> describe_left_out(const std::vector<LeftOut>& files);
+
+}  // namespace weft
