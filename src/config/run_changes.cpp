@@ -13,6 +13,7 @@ namespace {
 
 // Keys whose change makes it a different training; the others may change on resume.
 bool is_fixed(const std::string& key) {
+  if (key == "data.max_row_bytes") return false;  // refuses a row, or changes nothing
   return key.starts_with("model.") || key.starts_with("data.") || key == "seed" ||
          key == "train.global_batch" || key == "train.precision" || key == "train.tf32" ||
          key == "train.master_weights" || key == "train.loss_scale" || key == "train.optimizer";

@@ -20,12 +20,13 @@ constexpr uint64_t kDropBytes = uint64_t{1} << 22;
 class LineRows : public RowSource {
  public:
   // `map`: where the text is a mapped file.
-  LineRows(std::string_view text, RowFormat format, std::string name, const MappedFile* map)
+  LineRows(std::string_view text, RowFormat format, std::string name, const MappedFile* map,
+           size_t max_row_bytes)
       : text_(text),
         format_(format),
         name_(std::move(name)),
         map_(map),
-        parser_(format, name_),
+        parser_(format, name_, max_row_bytes),
         index_(text, format, read_header(),
                [this](uint64_t begin, uint64_t end) { drop(begin, end); }) {
     check_quote(index_.open_quote());
@@ -123,9 +124,9 @@ template <typename Bytes>
 class OwnedRows : public RowSource {
  public:
   OwnedRows(Bytes bytes, std::string_view (*text)(const Bytes&), RowFormat format,
-            const std::string& name, std::vector<FileInfo> files)
+            const std::string& name, std::vector<FileInfo> files, size_t max_row_bytes)
       : bytes_(std::move(bytes)),
-        rows_(text(bytes_), format, name, map_of(bytes_)),
+        rows_(text(bytes_), format, name, map_of(bytes_), max_row_bytes),
         files_(std::move(files)) {}
   int64_t size() const override { return rows_.size(); }
   int64_t extent_begin(int64_t row) const override { return row; }
@@ -149,11 +150,12 @@ class OwnedRows : public RowSource {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format) {
+std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format,
+                                          size_t max_row_bytes) {
   std::vector<FileInfo> files{file_info(path)};
   const auto text = [](const MappedFile& file) { return file.text(); };
   return std::make_unique<OwnedRows<MappedFile>>(MappedFile(path), text, format, path,
-                                                 std::move(files));
+                                                 std::move(files), max_row_bytes);
 }
 
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name) {
@@ -161,7 +163,8 @@ std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, s
   using Held = std::unique_ptr<const std::string>;
   const auto text = [](const Held& held) { return std::string_view(*held); };
   return std::make_unique<OwnedRows<Held>>(std::make_unique<const std::string>(std::move(bytes)),
-                                           text, format, name, std::vector<FileInfo>());
+                                           text, format, name, std::vector<FileInfo>(),
+                                           kMaxRowBytes);
 }
 
 }  // namespace weft
