@@ -7,6 +7,7 @@
 import gzip
 import json
 import sys
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,6 +29,26 @@ def rows():
         }
 
 
+def made_types():
+    """Types whose values have no plain text in Arrow."""
+    ids = [uuid.UUID(int=i << 64 | i).bytes for i in range(3)]
+    return pa.table({
+        "view": pa.array([["a", "b"], None, []], pa.list_view(pa.string())),
+        "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["x", None])),
+        "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array(ids, pa.binary(16))),
+        "wait": pa.array([5, None, 7], pa.duration("ms")),
+        "zone": pa.array([0, 1700000000, None], pa.timestamp("s", "Europe/Berlin")),
+        "bare": pa.array([0, 1700000000, None], pa.timestamp("s")),
+        "large": pa.array([2 ** 64 - 1, 1, None], pa.uint64()),
+        "larges": pa.array([[2 ** 64 - 1], [1], None], pa.list_(pa.uint64())),
+    })
+
+
+def write_arrow(table, path):
+    with pa.OSFile(str(path), "wb") as out, pa.ipc.new_file(out, table.schema) as file:
+        file.write_table(table)
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,6 +60,10 @@ def main():
         file.write_table(table, max_chunksize=256)
     with pa.OSFile(str(folder / "stream.arrow"), "wb") as out, pa.ipc.new_stream(out, table.schema) as file:
         file.write_table(table, max_chunksize=400)
+    write_arrow(made_types(), folder / "types.arrow")
+    # As pandas writes its periods: numbers with the name of an extension that Arrow does not know.
+    period = pa.field("when", pa.int64(), metadata={"ARROW:extension:name": "pandas.period"})
+    write_arrow(pa.table([pa.array([648])], pa.schema([period])), folder / "period.arrow")
     whole = (folder / "rows.parquet").read_bytes()
     (folder / "cut.parquet").write_bytes(whole[:len(whole) // 2])
     # One byte of a page changed: its checksum reveals it.

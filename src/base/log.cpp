@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/path.h"
@@ -33,6 +35,17 @@ std::atomic<std::shared_ptr<spdlog::logger>>& file() {
   static std::atomic<std::shared_ptr<spdlog::logger>> logger;
   return logger;
 }
+
+// Lines of the time before there is a file: the model and the data are opened before the run's
+// folder is known.
+struct EarlyLine {
+  spdlog::log_clock::time_point time;
+  spdlog::level::level_enum level;
+  std::string text;
+};
+constexpr size_t kMostEarlyLines = 1000;
+std::mutex early_mutex;
+std::vector<EarlyLine> early_lines;
 
 spdlog::level::level_enum translate(LogLevel level) {
   switch (level) {
@@ -60,6 +73,10 @@ void set_log_file(const std::filesystem::path& path) {
         "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string()));
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
     made->flush_on(spdlog::level::info);
+    const std::lock_guard lock(early_mutex);
+    for (const EarlyLine& line : std::exchange(early_lines, {})) {
+      made->log(line.time, spdlog::source_loc{}, line.level, line.text);
+    }
     file() = std::move(made);
   } catch (const spdlog::spdlog_ex& e) {
     throw RunError(fmt::format("cannot write the log {}: {}", path.string(), e.what()));
@@ -73,7 +90,10 @@ void log_line(LogLevel level, const std::string& text) {
   // The run file printed at startup has many lines.
   const std::string shown = level == LogLevel::kInfo ? printable(text) : printable_message(text);
   terminal().log(translate(level), "{}{}", prefix, shown);
-  if (const auto to = file().load()) to->log(translate(level), "{}", shown);
+  if (const auto to = file().load()) return to->log(translate(level), "{}", shown);
+  const std::lock_guard lock(early_mutex);
+  if (early_lines.size() < kMostEarlyLines)
+    early_lines.push_back({spdlog::log_clock::now(), translate(level), shown});
 }
 
 }  // namespace weft

@@ -12,6 +12,8 @@ namespace {
 std::atomic<const std::atomic<int>*> watched{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler stores it");
 
+thread_local const std::atomic<bool>* abandon_flag = nullptr;
+
 }  // namespace
 
 const char* signal_name(int signal) {
@@ -53,6 +55,13 @@ int stop_signal() {
 
 void watch_stop_word(const std::atomic<int>* word) {
   watched.store(word, std::memory_order_release);
+}
+
+ScopedAbandon::ScopedAbandon(const std::atomic<bool>& flag) { abandon_flag = &flag; }
+ScopedAbandon::~ScopedAbandon() { abandon_flag = nullptr; }
+
+void AbandonPoll::throw_if_abandoned() {
+  if (abandon_flag && *abandon_flag) throw StopError(0);
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <string>
 
 #include "base/error.h"
@@ -43,6 +44,28 @@ class StopError : public Error {
 
  private:
   int signal_;
+};
+
+// Names, for this thread while in scope, the flag that abandons its work: a single long row would
+// otherwise hold up the end of a run for seconds.
+class ScopedAbandon {
+ public:
+  explicit ScopedAbandon(const std::atomic<bool>& flag);
+  ~ScopedAbandon();
+  ScopedAbandon(const ScopedAbandon&) = delete;
+  ScopedAbandon& operator=(const ScopedAbandon&) = delete;
+};
+
+// Looks at that flag every 1,024 calls. Throws StopError(0) where it is set.
+class AbandonPoll {
+ public:
+  void step() {
+    if (++count_ % 1024 == 0) throw_if_abandoned();
+  }
+
+ private:
+  static void throw_if_abandoned();
+  uint32_t count_ = 0;
 };
 
 inline void throw_if_stopped() {

@@ -273,7 +273,8 @@ std::map<std::string, std::string> read_side_files(const LogicalModel& model) {
                                                      "merges.txt",
                                                      "tokenizer.model",
                                                      "spiece.model",
-                                                     "chat_template.jinja"};
+                                                     "chat_template.jinja",
+                                                     "chat_template.json"};
   std::map<std::string, std::string> files;
   if (model.config_folder.empty()) return files;
   const bool is_own = is_checkpoint(model.config_folder);

@@ -130,7 +130,7 @@ Json inspect_batches(const std::string& path, const InspectRows& inspect) {
     options.kind = ModelKind::kEncoderDecoder;
     options.decoder_start_id = decoder_start_id(config);
   }
-  const auto rows = open_rows(c.data.train, c.data.format, "data.train", columns_used(c.data));
+  const auto rows = open_rows_for(c.data, c.data.train, "data.train");
   BatchStream stream(c.data, *rows, *tokenizer, options);
   Json::Array batches;
   Batch batch;

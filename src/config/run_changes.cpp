@@ -15,6 +15,7 @@ namespace {
 // compare them with what the checkpoint holds.
 constexpr ResumeRule kRules[] = {
     {"model.", OnResume::kFixed},
+    {"data.max_row_bytes", OnResume::kFree},  // refuses a row, or changes nothing
     {"data.", OnResume::kFixed},
     {"seed", OnResume::kFixed},
     {"train.global_batch", OnResume::kFixed},
@@ -32,7 +33,7 @@ constexpr ResumeRule kRules[] = {
 bool has_rule(const std::string& key, OnResume rule) {
   for (const ResumeRule& r : kRules) {
     const bool is_section = std::string_view(r.key).ends_with('.');
-    if (r.rule == rule && (is_section ? key.starts_with(r.key) : key == r.key)) return true;
+    if (is_section ? key.starts_with(r.key) : key == r.key) return r.rule == rule;
   }
   return false;
 }
@@ -59,6 +60,8 @@ std::span<const ResumeRule> resume_rules() { return kRules; }
 
 const char* words_of(OnResume rule) {
   switch (rule) {
+    case OnResume::kFree:
+      return "may change";
     case OnResume::kFixed:
       return "must not change: it would be another training";
     case OnResume::kConverted:

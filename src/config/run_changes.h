@@ -8,8 +8,8 @@
 namespace weft {
 
 // What a resumed run may do with some keys; all others may change. `key`: one of the option table,
-// or the start of several ("model.").
-enum class OnResume { kFixed, kConverted, kExact, kMomentum };
+// or the start of several ("model."); the first rule that matches a key counts.
+enum class OnResume { kFree, kFixed, kConverted, kExact, kMomentum };
 struct ResumeRule {
   const char* key;
   OnResume rule;

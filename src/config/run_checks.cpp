@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/byte_size.h"
+#include "base/error.h"
 #include "base/printable.h"
 #include "config/elastic.h"
 #include "config/launch_env.h"
@@ -105,6 +107,11 @@ void check_rows(const DataConfig& d, std::vector<std::string>* complaints) {
   }
   if (!d.eval.empty() && d.eval_fraction > 0) {
     complaints->push_back("data.eval and data.eval_fraction are both given: give only one");
+  }
+  try {
+    parse_byte_size(d.max_row_bytes, "data.max_row_bytes");
+  } catch (const UserError& e) {
+    complaints->push_back(e.what());
   }
   if (d.layout == "pack" && !d.mask_padding) {
     complaints->push_back(

@@ -94,7 +94,7 @@ std::unique_ptr<RowSource> Session::open_part(const std::vector<std::string>& pa
   const DataConfig& c = config.data;
   std::unique_ptr<RowSource> rows;
   try {
-    rows = open_rows(paths, c.format, what, columns_used(c));
+    rows = open_rows_for(c, paths, what);
   } catch (const UserError&) {
     // A table is not opened without its columns; looks up which columns it has instead.
     check_columns(c, *open_rows(paths, c.format, what));

@@ -104,6 +104,7 @@ int64_t BatchBuilder::count_kept_rows() {
 }
 
 bool BatchBuilder::fill(Batch& out) {
+  if (first_epoch_ == 0) first_epoch_ = epoch_;
   if (!cache_.is_started()) {
     cache_.start(order_.blocks_from(position_), order_.rows_from(position_, EarlyRows::kMostRows));
   }
@@ -144,9 +145,12 @@ void BatchBuilder::finish_batch(int64_t k, Batch& out) {
 void BatchBuilder::count_row(int64_t row, int64_t length, Batch& out) {
   if (options_.dp_rank != 0) return;
   out.counted.dropped += info_.dropped;
-  out.counted.truncated += info_.truncated && !info_.dropped;
-  out.counted.sources_cut += info_.source_cut && !info_.dropped;
-  out.counted.targets_cut += info_.target_cut && !info_.dropped;
+  // Once per row: a later epoch has the same rows.
+  if (!info_.dropped && epoch_ == first_epoch_) {
+    out.counted.truncated += info_.truncated;
+    out.counted.sources_cut += info_.source_cut;
+    out.counted.targets_cut += info_.target_cut;
+  }
   out.counted.nulls += info_.num_nulls;
   out.counted.unanswered += !info_.dropped && maker_.is_unanswered(length - info_.num_source);
   const bool is_untargeted = !info_.dropped && !info_.has_label;

@@ -40,4 +40,21 @@ std::string column_hint(const DataConfig& c, const std::string& missing,
          text;
 }
 
+std::vector<std::string> template_warnings(const DataConfig& c) {
+  std::vector<std::string> lines;
+  const std::pair<const char*, const std::string*> templates[] = {
+      {"data.text", &c.text}, {"data.source", &c.source}, {"data.target", &c.target}};
+  for (const auto& [key, text] : templates) {
+    for (const char* written : {"\\n", "\\t"}) {
+      if (text->find(written) == std::string::npos) continue;
+      lines.push_back(
+          fmt::format("{}: {} is written as a backslash and a letter, not as a line end or a tab; "
+                      "in a run file "
+                      "put the template in double quotes",
+                      key, written));
+    }
+  }
+  return lines;
+}
+
 }  // namespace weft

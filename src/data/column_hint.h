@@ -13,4 +13,7 @@ namespace weft {
 std::string column_hint(const DataConfig& config, const std::string& missing,
                         const std::vector<std::string>& names);
 
+// What a template of the run file probably should not say: \n in single quotes is no line end.
+std::vector<std::string> template_warnings(const DataConfig& config);
+
 }  // namespace weft

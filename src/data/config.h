@@ -25,6 +25,7 @@ struct DataConfig {
   std::string append_eos = "auto";  // auto | true | false
   double fraction = 1.0;            // of the rows, the first ones in file order
   int64_t limit = 0;                // rows; 0 = all
+  std::string max_row_bytes = "16MB";  // a longer row is refused
   bool shuffle = true;
 };
 

@@ -41,6 +41,7 @@ EarlyRows::EarlyRows(const RowSource& rows, const ExampleMaker& maker,
 }
 
 void EarlyRows::work() {
+  const ScopedAbandon abandon(is_stopped_);
   while (true) {
     size_t task;
     {

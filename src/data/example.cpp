@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "data/column_hint.h"
 
@@ -24,6 +25,8 @@ std::optional<int32_t> chosen_eos(const DataConfig& config, const Tokenizer& tok
           tokenizer.describe());
   return eos;
 }
+
+constexpr const char* kToolColumns[] = {"tools", "functions"};
 
 int32_t chosen_pad(const DataConfig& config, const Tokenizer& tokenizer) {
   if (tokenizer.pad_id()) return *tokenizer.pad_id();
@@ -48,8 +51,30 @@ Json messages_of(const Row::Column& column) {
   }
 }
 
+// A column of its own lists the functions that a conversation may call.
+void refuse_tools(const RowSource& rows, int64_t i, const Row& row) {
+  for (const char* name : kToolColumns) {
+    const Row::Column* tools = row.find(name);
+    if (!tools || tools->text.empty() || tools->text == "[]" || tools->text == "null") continue;
+    throw UserError(fmt::format("{}: the column '{}' is not supported with data.messages: the "
+                                "supported chat templates write no tools",
+                                rows.where(i), name),
+                    "remove the column, or write the tools into a system turn");
+  }
+}
+
 std::string text_or_default(const DataConfig& config) {
   return config.text.empty() ? "{text}" : config.text;
+}
+
+// An error of a row's text begins with the row.
+template <typename Fn>
+void name_row(const RowSource& rows, int64_t i, const Fn& fn) {
+  try {
+    fn();
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: {}", rows.where(i), e.what()), e.hint());
+  }
 }
 
 void check_config(const DataConfig& config, ModelKind kind) {
@@ -93,6 +118,25 @@ std::vector<std::string> columns_used(const DataConfig& config) {
   return names;
 }
 
+std::unique_ptr<RowSource> open_rows_for(const DataConfig& config,
+                                         const std::vector<std::string>& paths,
+                                         std::string_view what) {
+  std::vector<std::string> columns = columns_used(config);
+  const size_t most = parse_byte_size(config.max_row_bytes, "data.max_row_bytes");
+  auto rows = open_rows(paths, config.format, what, columns, most);
+  if (config.messages.empty()) return rows;
+  const std::vector<std::string> names = rows->column_names();
+  const size_t num_used = columns.size();
+  for (const char* name : kToolColumns) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) columns.push_back(name);
+  }
+  if (columns.size() == num_used) return rows;
+  Row first;
+  rows->read(0, first);  // of a text it has all columns, of a table those that were asked for
+  if (first.find(columns[num_used])) return rows;
+  return open_rows(paths, config.format, what, columns, most);
+}
+
 ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer, int64_t vocab_size,
                            ModelKind kind)
     : tokenizer_(tokenizer),
@@ -113,7 +157,7 @@ ExampleMaker::ExampleMaker(const DataConfig& config, const Tokenizer& tokenizer,
     target_.emplace(config.target, "data.target");
   }
   if (!config.messages.empty()) chat_.emplace(tokenizer);
-  if (kind == ModelKind::kEncoderDecoder) check_lengths();
+  check_lengths();
   if (source_) measure_empty_answer();
 }
 
@@ -123,7 +167,7 @@ void ExampleMaker::check_lengths() const {
   require(seq_length_ >= around,
           "data.seq_length: {} is too short for the tokenizer's own {} tokens", config_.seq_length,
           around);
-  require(static_cast<size_t>(config_.target_length) >= around,
+  require(kind_ == ModelKind::kCausal || static_cast<size_t>(config_.target_length) >= around,
           "data.target_length: {} is too short for the tokenizer's own {} tokens",
           config_.target_length, around);
 }
@@ -146,9 +190,11 @@ void ExampleMaker::measure_empty_answer() {
 
 std::string ExampleMaker::describe() const {
   const DataConfig& c = config_;
-  return fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {} {} {:016x}", c.text, c.source, c.target,
-                     c.messages, c.seq_length, c.target_length, c.layout == "pack", c.drop_empty,
-                     eos_.value_or(-1), static_cast<int>(kind_), tokenizer_.fingerprint());
+  // cut 2: a causal row keeps the tokens around its text.
+  return fmt::format("cut 2\n{}\n{}\n{}\n{}\n{} {} {} {} {} {} {:016x} {}", c.text, c.source,
+                     c.target, c.messages, c.seq_length, c.target_length, c.layout == "pack",
+                     c.drop_empty, eos_.value_or(-1), static_cast<int>(kind_),
+                     tokenizer_.fingerprint(), chat_ ? chat_->known().sha256 : "");
 }
 
 std::string ExampleMaker::render(const TextTemplate& text, const RowSource& rows, int64_t i,
@@ -208,12 +254,10 @@ void ExampleMaker::fill_chat(const RowSource& rows, int64_t i, const Row& row, E
                     column_hint(config_, config_.messages, row.names()) +
                         header_remark(rows, i, config_.format));
   }
+  refuse_tools(rows, i, row);
   if (column->kind == Row::Kind::kNull) return;
-  try {
-    chat_->encode(messages_of(*column), config_.messages, out.ids, out.is_label);
-  } catch (const UserError& e) {
-    throw UserError(fmt::format("{}: {}", rows.where(i), e.what()), e.hint());
-  }
+  name_row(rows, i,
+           [&] { chat_->encode(messages_of(*column), config_.messages, out.ids, out.is_label); });
   if (eos_ && !out.ids.empty() && out.ids.back() != *eos_) {
     out.ids.push_back(*eos_);
     out.is_label.push_back(0);
@@ -275,20 +319,28 @@ void ExampleMaker::fill_encoder_decoder(const std::string& source, const std::st
   out.is_label.resize(out.ids.size(), 1);
 }
 
-// Too long: the source loses its beginning, then the target its end. A packed row is split later.
+// Too long: the source loses its beginning, then the target (or plain text) its end. The tokens
+// that the tokenizer puts around a text stay; a conversation has none. A packed row is split later.
 void ExampleMaker::cut(Example& out) const {
   if (config_.layout == "pack" || out.ids.size() <= seq_length_) return;
   out.truncated = true;
-  const size_t too_many = out.ids.size() - seq_length_;
-  const size_t from_source = std::min(static_cast<size_t>(out.num_source), too_many);
-  out.source_cut = from_source > 0;
-  out.target_cut = source_ && from_source < too_many;
-  const auto cut = static_cast<int64_t>(from_source);
-  out.ids.erase(out.ids.begin(), out.ids.begin() + cut);
-  out.is_label.erase(out.is_label.begin(), out.is_label.begin() + cut);
-  out.num_source -= cut;
+  const auto before = tokenizer_.ids_before(), after = tokenizer_.ids_after();
+  if (source_) {
+    const auto num_source = static_cast<size_t>(out.num_source);
+    const size_t room = num_source - before.size() - after.size();
+    const size_t from_source = std::min(room, out.ids.size() - seq_length_);
+    out.source_cut = from_source > 0;
+    out.target_cut = out.ids.size() - from_source > seq_length_;
+    const auto begin = static_cast<int64_t>(before.size());
+    const auto end = begin + static_cast<int64_t>(from_source);
+    out.ids.erase(out.ids.begin() + begin, out.ids.begin() + end);
+    out.is_label.erase(out.is_label.begin() + begin, out.is_label.begin() + end);
+    out.num_source -= static_cast<int64_t>(from_source);
+  }
   out.ids.resize(seq_length_);
   out.is_label.resize(seq_length_);
+  if (source_ || chat_) return;
+  std::copy(after.begin(), after.end(), out.ids.end() - static_cast<int64_t>(after.size()));
 }
 
 bool ExampleMaker::make(const RowSource& rows, int64_t i, const Row& row, Example& out) const {
@@ -299,16 +351,19 @@ bool ExampleMaker::make(const RowSource& rows, int64_t i, const Row& row, Exampl
   count_nulls(row, out);
   if (kind_ == ModelKind::kEncoderDecoder) {
     const std::string target = answer(rows, i, row);
-    fill_encoder_decoder(prompt(rows, i, row), target, out);
+    const std::string source = prompt(rows, i, row);
+    name_row(rows, i, [&] { fill_encoder_decoder(source, target, out); });
     check_ids(rows, i, out.ids);
     return !config_.drop_empty || !target.empty();
   }
   if (chat_) {
     fill_chat(rows, i, row, out);
   } else if (source_) {
-    fill_pair(prompt(rows, i, row), answer(rows, i, row), out);
+    const std::string source = prompt(rows, i, row), target = answer(rows, i, row);
+    name_row(rows, i, [&] { fill_pair(source, target, out); });
   } else {
-    fill_text(answer(rows, i, row), out);
+    const std::string text = answer(rows, i, row);
+    name_row(rows, i, [&] { fill_text(text, out); });
   }
   cut(out);
   if (!out.is_label.empty()) out.is_label[0] = 0;

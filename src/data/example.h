@@ -27,6 +27,12 @@ struct Example {
   bool has_label() const;
 };
 
+// Opens the rows with the columns that the configuration uses, and those that must not be dropped
+// in silence where they are in a table (tools of a conversation).
+std::unique_ptr<RowSource> open_rows_for(const DataConfig& config,
+                                         const std::vector<std::string>& paths,
+                                         std::string_view what);
+
 enum class ModelKind { kCausal, kEncoderDecoder };
 
 // The columns that the configuration uses, each once.

@@ -87,9 +87,10 @@ std::string describe_whole_files(const std::vector<FileInfo>& files, size_t num_
 
 uint64_t hash_samples(const std::vector<FileInfo>& files) {
   uint64_t hash = 0;
-  const size_t stride = (files.size() + kFiles - 1) / kFiles;
+  const FileSampling sampling;
+  const size_t stride = (files.size() + sampling.files - 1) / sampling.files;
   for (size_t i = 0; i < files.size(); i += stride) {
-    const uint64_t of_file = is_uri(files[i].path) ? 0 : hash_of_blocks(files[i]);
+    const uint64_t of_file = is_uri(files[i].path) ? 0 : hash_of_blocks(files[i], sampling.blocks);
     hash = hash_bytes(&of_file, sizeof of_file, hash);
   }
   return hash;

@@ -22,12 +22,12 @@ class LineRows : public RowSource {
  public:
   // `map` and `info`: where the text is a mapped file.
   LineRows(std::string_view text, RowFormat format, std::string name, const MappedFile* map,
-           const FileInfo* info)
+           const FileInfo* info, size_t max_row_bytes)
       : text_(text),
         format_(format),
         name_(std::move(name)),
         map_(map),
-        parser_(format, name_),
+        parser_(format, name_, max_row_bytes),
         index_(text, format, find_marks(info)) {
     check_quote(index_.open_quote());
   }
@@ -135,10 +135,11 @@ template <typename Bytes>
 class OwnedRows : public RowSource {
  public:
   OwnedRows(Bytes bytes, std::string_view (*text)(const Bytes&), RowFormat format,
-            const std::string& name, std::vector<FileInfo> files)
+            const std::string& name, std::vector<FileInfo> files, size_t max_row_bytes)
       : bytes_(std::move(bytes)),
         files_(std::move(files)),
-        rows_(text(bytes_), format, name, map_of(bytes_), files_.empty() ? nullptr : &files_[0]) {}
+        rows_(text(bytes_), format, name, map_of(bytes_), files_.empty() ? nullptr : &files_[0],
+              max_row_bytes) {}
   int64_t size() const override { return rows_.size(); }
   int64_t num_blank() const override { return rows_.num_blank(); }
   int64_t extent_begin(int64_t row) const override { return row; }
@@ -162,11 +163,12 @@ class OwnedRows : public RowSource {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format) {
+std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format,
+                                          size_t max_row_bytes) {
   std::vector<FileInfo> files{file_info(path)};
   const auto text = [](const MappedFile& file) { return file.text(); };
   return std::make_unique<OwnedRows<MappedFile>>(MappedFile(path), text, format, path,
-                                                 std::move(files));
+                                                 std::move(files), max_row_bytes);
 }
 
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name) {
@@ -174,7 +176,8 @@ std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, s
   using Held = std::unique_ptr<const std::string>;
   const auto text = [](const Held& held) { return std::string_view(*held); };
   return std::make_unique<OwnedRows<Held>>(std::make_unique<const std::string>(std::move(bytes)),
-                                           text, format, name, std::vector<FileInfo>());
+                                           text, format, name, std::vector<FileInfo>(),
+                                           kMaxRowBytes);
 }
 
 }  // namespace weft

@@ -35,6 +35,8 @@ void put_json(Row::Column& column, const Json& value) {
     column.text = value.as_bool() ? "true" : "false";
   } else if (value.is_int()) {
     column.text = std::to_string(value.as_int());
+  } else if (value.is_large()) {
+    column.text = value.large_digits();
   } else if (value.is_number()) {
     column.text = number_text(value.as_number());
   } else {
@@ -117,6 +119,8 @@ void RecordParser::set_header(std::string_view record) {
 
 void RecordParser::parse(std::string_view record, const std::function<int64_t()>& line,
                          Row& out) const {
+  if (record.size() > max_row_bytes_)
+    refuse_long_row(fmt::format("{}:{}", name_, line()), max_row_bytes_);
   std::string text(without_line_end(record));
   out.repaired = repair_utf8(text);
   if (format_ == RowFormat::kText) {

@@ -34,7 +34,8 @@ std::string_view without_line_end(std::string_view record);
 // Parses records into rows. A header (CSV) is passed first.
 class RecordParser {
  public:
-  RecordParser(RowFormat format, std::string name) : format_(format), name_(std::move(name)) {}
+  RecordParser(RowFormat format, std::string name, size_t max_row_bytes)
+      : format_(format), name_(std::move(name)), max_row_bytes_(max_row_bytes) {}
 
   bool wants_header() const { return format_ == RowFormat::kCsv || format_ == RowFormat::kTsv; }
   void set_header(std::string_view record);
@@ -52,6 +53,7 @@ class RecordParser {
 
   RowFormat format_;
   std::string name_;
+  size_t max_row_bytes_;
   std::vector<std::string> header_;
 };
 

@@ -142,13 +142,20 @@ void refuse_other_than_text(const std::string& path) {
 }
 
 std::unique_ptr<RowSource> open_file(const std::string& path, RowFormat format,
-                                     const std::vector<std::string>& columns) {
-  if (is_table(format)) return open_table_rows(path, format, columns);
-  if (is_packed(path) || is_uri(path)) return open_stream_rows(path, format);
-  return open_line_rows(path, format);
+                                     const std::vector<std::string>& columns,
+                                     size_t max_row_bytes) {
+  if (is_table(format)) return open_table_rows(path, format, columns, max_row_bytes);
+  if (is_packed(path) || is_uri(path)) return open_stream_rows(path, format, max_row_bytes);
+  return open_line_rows(path, format, max_row_bytes);
 }
 
 }  // namespace
+
+void refuse_long_row(std::string_view where, size_t max_row_bytes) {
+  throw UserError(
+      fmt::format("{}: a row of more than {} bytes (data.max_row_bytes)", where, max_row_bytes),
+      "split the row, or raise data.max_row_bytes");
+}
 
 const Row::Column* Row::find(std::string_view name) const {
   for (size_t i = columns.size(); i-- > 0;) {
@@ -165,14 +172,15 @@ std::vector<std::string> Row::names() const {
 
 std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
                                      const std::string& format, std::string_view what,
-                                     const std::vector<std::string>& columns) {
+                                     const std::vector<std::string>& columns,
+                                     size_t max_row_bytes) {
   const FoundFiles found = expand_paths(paths, what, format);
   const std::vector<std::string>& files = found.paths;
   auto chain = std::make_unique<ChainedRows>(found.left_out);
   for (const std::string& path : files) {
     const RowFormat kind = row_format(path, format);
     if (format == "auto" && kind == RowFormat::kText) refuse_other_than_text(path);
-    chain->add(open_file(path, kind, columns));
+    chain->add(open_file(path, kind, columns, max_row_bytes));
   }
   if (chain->size() == 0) {
     throw UserError(fmt::format("{}: no rows in {}", what, fmt::join(files, ", ")),

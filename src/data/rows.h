@@ -82,19 +82,28 @@ std::string header_remark(const RowSource& rows, int64_t i, std::string_view for
 FoundFiles expand_paths(const std::vector<std::string>& paths, std::string_view what,
                         std::string_view format);
 
+// A longer row is refused: by mistake a whole file is one row.
+inline constexpr size_t kMaxRowBytes = 16'000'000;
+[[noreturn]] void refuse_long_row(std::string_view where, size_t max_row_bytes);
+
 // `what` names the option in messages (data.train). Only `columns` of tables are read (empty: all).
-// UserError where all files are empty, or a table lacks these columns.
+// UserError where all files are empty, or a table lacks these columns; a scan throws one where a
+// row has more than `max_row_bytes`.
 std::unique_ptr<RowSource> open_rows(const std::vector<std::string>& paths,
                                      const std::string& format, std::string_view what,
-                                     const std::vector<std::string>& columns = {});
+                                     const std::vector<std::string>& columns = {},
+                                     size_t max_row_bytes = kMaxRowBytes);
 
 // Text, JSON lines or CSV over bytes in memory, for tests and fuzzing; may have no rows.
 std::unique_ptr<RowSource> rows_in_memory(std::string bytes, RowFormat format, std::string name);
 
 // One file of each kind.
-std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format);
-std::unique_ptr<RowSource> open_stream_rows(const std::string& path, RowFormat format);
+std::unique_ptr<RowSource> open_line_rows(const std::string& path, RowFormat format,
+                                          size_t max_row_bytes);
+std::unique_ptr<RowSource> open_stream_rows(const std::string& path, RowFormat format,
+                                            size_t max_row_bytes);
 std::unique_ptr<RowSource> open_table_rows(const std::string& path, RowFormat format,
-                                           const std::vector<std::string>& columns);
+                                           const std::vector<std::string>& columns,
+                                           size_t max_row_bytes);
 
 }  // namespace weft

@@ -12,14 +12,18 @@ namespace weft {
 namespace {
 
 constexpr size_t kFirstBuffer = size_t{1} << 18;
-constexpr size_t kMaxRecord = size_t{1} << 30;
 
 // Splits a stream into records. The buffer is doubled for a record that does not fit, so that a
 // long one is rescanned only a few times.
 class RecordReader {
  public:
-  RecordReader(std::unique_ptr<ByteStream> bytes, RowFormat format, std::string name)
-      : bytes_(std::move(bytes)), format_(format), name_(std::move(name)), parser_(format, name_) {
+  RecordReader(std::unique_ptr<ByteStream> bytes, RowFormat format, std::string name,
+               size_t max_row_bytes)
+      : bytes_(std::move(bytes)),
+        format_(format),
+        name_(std::move(name)),
+        max_row_bytes_(max_row_bytes),
+        parser_(format, name_, max_row_bytes) {
     if (format != RowFormat::kText) skip_mark();
     std::string_view record;
     if (parser_.wants_header() && next_counted(record)) parser_.set_header(record);
@@ -45,7 +49,7 @@ class RecordReader {
       const std::string_view held(buffer_.data() + begin_, end_ - begin_);
       if (!held.empty()) {
         const RecordEnd end = record_end(format_, held, 0);
-        if (is_end_ || end_ - begin_ >= kMaxRecord) check_quote(held, end.open_quote);
+        if (is_end_ || end_ - begin_ > max_row_bytes_) check_quote(held, end.open_quote);
         if (end.is_whole || is_end_) {
           record = held.substr(0, end.at);
           if (begin_ == 0 && is_end_ && line_ == 1 && ends_lines_with_cr(record))
@@ -70,7 +74,7 @@ class RecordReader {
     if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
-    require(end_ < kMaxRecord, "{}:{}: a row of more than {} bytes", name_, line_, kMaxRecord);
+    if (end_ > max_row_bytes_) refuse_long_row(fmt::format("{}:{}", name_, line_), max_row_bytes_);
     if (end_ * 2 >= buffer_.size()) buffer_.resize(std::max(kFirstBuffer, buffer_.size() * 2));
     const size_t n = bytes_->read(buffer_.data() + end_, buffer_.size() - end_);
     end_ += n;
@@ -87,6 +91,7 @@ class RecordReader {
   std::unique_ptr<ByteStream> bytes_;
   RowFormat format_;
   std::string name_;
+  size_t max_row_bytes_;
   RecordParser parser_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;  // the unread part of the buffer
@@ -97,8 +102,8 @@ class RecordReader {
 
 class StreamRows : public ForwardRows {
  public:
-  StreamRows(const std::string& path, RowFormat format)
-      : path_(path), format_(format), info_(file_info(path)) {
+  StreamRows(const std::string& path, RowFormat format, size_t max_row_bytes)
+      : path_(path), format_(format), max_row_bytes_(max_row_bytes), info_(file_info(path)) {
     RecordReader reader = open();
     std::string_view record;
     Row row;
@@ -149,10 +154,11 @@ class StreamRows : public ForwardRows {
     RecordReader reader;
   };
 
-  RecordReader open() const { return {open_byte_stream(path_), format_, path_}; }
+  RecordReader open() const { return {open_byte_stream(path_), format_, path_, max_row_bytes_}; }
 
   std::string path_;
   RowFormat format_;
+  size_t max_row_bytes_;
   FileInfo info_;
   int64_t size_ = 0, num_blank_ = 0;
   std::vector<std::string> names_;
@@ -160,8 +166,9 @@ class StreamRows : public ForwardRows {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_stream_rows(const std::string& path, RowFormat format) {
-  return std::make_unique<StreamRows>(path, format);
+std::unique_ptr<RowSource> open_stream_rows(const std::string& path, RowFormat format,
+                                            size_t max_row_bytes) {
+  return std::make_unique<StreamRows>(path, format, max_row_bytes);
 }
 
 }  // namespace weft

@@ -13,8 +13,10 @@ namespace {
 
 class TableRows : public ForwardRows {
  public:
-  TableRows(const std::string& path, TableFormat format, std::vector<std::string> columns)
+  TableRows(const std::string& path, TableFormat format, std::vector<std::string> columns,
+            size_t max_row_bytes)
       : path_(path),
+        max_row_bytes_(max_row_bytes),
         info_(file_info(path)),
         table_(open_table(path, format)),
         columns_(std::move(columns)) {
@@ -29,7 +31,7 @@ class TableRows : public ForwardRows {
   std::string where(int64_t i) const override { return fmt::format("{}: row {}", path_, i + 1); }
 
   std::unique_ptr<RowScan> scan(int64_t first) const override {
-    return std::make_unique<Scan>(table_->scan(first, columns_), columns_);
+    return std::make_unique<Scan>(*this, first);
   }
 
   std::vector<std::string> column_names() const override {
@@ -41,13 +43,18 @@ class TableRows : public ForwardRows {
  private:
   class Scan : public RowScan {
    public:
-    Scan(std::unique_ptr<TableScan> scan, const std::vector<std::string>& columns)
-        : scan_(std::move(scan)), names_(columns) {}
+    Scan(const TableRows& rows, int64_t first)
+        : rows_(rows), scan_(rows.table_->scan(first, rows.columns_)), at_(first) {}
     bool next(Row& out) override {
       if (!scan_->next(cells_)) return false;
+      size_t bytes = 0;
+      for (const Cell& cell : cells_) bytes += cell.text.size();
+      if (bytes > rows_.max_row_bytes_) refuse_long_row(rows_.where(at_), rows_.max_row_bytes_);
+      ++at_;
       out.repaired = false;
       out.columns.resize(cells_.size());
-      for (size_t c = 0; c < cells_.size(); ++c) put(cells_[c], names_[c], out, out.columns[c]);
+      for (size_t c = 0; c < cells_.size(); ++c)
+        put(cells_[c], rows_.columns_[c], out, out.columns[c]);
       return true;
     }
 
@@ -61,8 +68,9 @@ class TableRows : public ForwardRows {
       row.repaired |= repair_utf8(column.text);
     }
 
+    const TableRows& rows_;
     std::unique_ptr<TableScan> scan_;
-    const std::vector<std::string>& names_;
+    int64_t at_;  // the row that next() returns
     std::vector<Cell> cells_;
   };
 
@@ -78,6 +86,7 @@ class TableRows : public ForwardRows {
   }
 
   std::string path_;
+  size_t max_row_bytes_;
   FileInfo info_;
   std::unique_ptr<Table> table_;
   std::vector<std::string> columns_;
@@ -86,10 +95,11 @@ class TableRows : public ForwardRows {
 }  // namespace
 
 std::unique_ptr<RowSource> open_table_rows(const std::string& path, RowFormat format,
-                                           const std::vector<std::string>& columns) {
+                                           const std::vector<std::string>& columns,
+                                           size_t max_row_bytes) {
   const TableFormat table =
       format == RowFormat::kParquet ? TableFormat::kParquet : TableFormat::kArrow;
-  return std::make_unique<TableRows>(path, table, columns);
+  return std::make_unique<TableRows>(path, table, columns, max_row_bytes);
 }
 
 }  // namespace weft

@@ -218,6 +218,7 @@ int64_t TokenCache::num_made() const {
 
 // ------------------------------------------------------------------------------- the threads
 void TokenCache::work() {
+  const ScopedAbandon abandon(stop_);
   int64_t begin = 0, end = 0;
   try {
     while (take_run(begin, end)) make_run(begin, end);

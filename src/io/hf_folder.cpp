@@ -2,6 +2,7 @@
 #include "io/hf_folder.h"
 
 #include "base/error.h"
+#include "base/path.h"
 #include "io/torch_file.h"
 
 namespace weft {
@@ -22,13 +23,25 @@ bool plain_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
+// A link that leads to itself is the user's to repair.
+bool is_there(const fs::path& path) {
+  std::error_code bad;
+  const bool found = fs::exists(path, bad);
+  if (bad == std::errc::too_many_symbolic_link_levels) {
+    throw UserError(fmt::format("{} is a symbolic link that leads back to itself", path.string()),
+                    "remove the link, and copy or link the file itself");
+  }
+  if (bad) throw_refused("look at", path, bad.value());
+  return found;
+}
+
 // transformers begins an answer with generation_config.json's token; config.json may then lack it.
 void add_decoder_start(const fs::path& file, Json* config) {
   const char* key = "decoder_start_token_id";
   const auto is_token = [](const Json* id) { return id && id->is_int() && id->as_int() >= 0; };
   const Json* reads_source = config->find("is_encoder_decoder");
   if (!reads_source || *reads_source != Json(true) || is_token(config->find(key))) return;
-  if (!fs::exists(file)) return;
+  if (!is_there(file)) return;
   const Json generation = parse_json(read_file(file, size_t{1} << 26), file.string());
   require(generation.is_object(), "{} holds {}, wanted an object", file.string(),
           generation.kind());
@@ -38,8 +51,8 @@ void add_decoder_start(const fs::path& file, Json* config) {
 }  // namespace
 
 bool has_hf_weights(const fs::path& folder) {
-  return fs::exists(folder / kSingle) || fs::exists(folder / kIndex) ||
-         fs::exists(folder / kTorchSingle) || fs::exists(folder / kTorchIndex);
+  return is_there(folder / kSingle) || is_there(folder / kIndex) ||
+         is_there(folder / kTorchSingle) || is_there(folder / kTorchIndex);
 }
 
 HfFolder::HfFolder(const fs::path& path) : path_(path) {
@@ -54,8 +67,8 @@ HfFolder::HfFolder(const fs::path& path) : path_(path) {
     }
   }
   const fs::path file = path_ / "config.json";
-  if (!fs::exists(file)) {
-    const bool is_foreign = fs::exists(path / "latest") || fs::exists(path / ".metadata");
+  if (!is_there(file)) {
+    const bool is_foreign = is_there(path / "latest") || is_there(path / ".metadata");
     throw UserError(fmt::format("{} has no config.json", path.string()),
                     is_foreign
                         ? "it looks like a checkpoint of DeepSpeed or torch.distributed: `weft "
@@ -89,7 +102,7 @@ void HfFolder::open_shards(const std::string& index_name) const {
     require(plain_name(shard), "{}: tensor \"{}\" is in \"{}\", wanted a file in this folder",
             file.string(), tensor, shard);
     if (!shards.contains(shard)) {
-      if (!fs::exists(path_ / shard)) {
+      if (!is_there(path_ / shard)) {
         throw UserError(fmt::format("{} is missing; {} names it for tensor \"{}\"",
                                     (path_ / shard).string(), index_name, tensor),
                         "the download may be incomplete; fetch that file again");
@@ -122,13 +135,13 @@ void HfFolder::open_weights() const {
   if (foreign_) {
     files_.push_back(foreign_weights->open(*foreign_));
     list_single();
-  } else if (fs::exists(path_ / kSingle)) {
+  } else if (is_there(path_ / kSingle)) {
     open_single(kSingle);
-  } else if (fs::exists(path_ / kIndex)) {
+  } else if (is_there(path_ / kIndex)) {
     open_shards(kIndex);
-  } else if (fs::exists(path_ / kTorchSingle)) {
+  } else if (is_there(path_ / kTorchSingle)) {
     open_single(kTorchSingle);
-  } else if (fs::exists(path_ / kTorchIndex)) {
+  } else if (is_there(path_ / kTorchIndex)) {
     open_shards(kTorchIndex);
   } else {
     throw UserError(fmt::format("{} has config.json but no weights: neither {} nor {} nor {}",
@@ -168,7 +181,7 @@ std::vector<std::string> HfFolder::tensor_names() const {
 std::map<std::string, std::string> HfFolder::side_files() const {
   std::map<std::string, std::string> files;
   const fs::path file = path_ / kGeneration;
-  if (fs::exists(file)) files[kGeneration] = read_file(file, size_t{1} << 26);
+  if (is_there(file)) files[kGeneration] = read_file(file, size_t{1} << 26);
   return files;
 }
 

@@ -45,6 +45,21 @@ bool is_no_parameter(const std::string& name, const FamilyTraits& traits) {
          std::any_of(traits.stray_ends.begin(), traits.stray_ends.end(), ends);
 }
 
+// The bias of a weight that the model has was learned with it: without it the model is another one.
+void refuse_undeclared_bias(const std::string& name, const std::set<std::string>& known,
+                            const FamilyTraits& traits, const std::filesystem::path& path) {
+  constexpr std::string_view kBias = ".bias";
+  if (!name.ends_with(kBias)) return;
+  const std::string weight = name.substr(0, name.size() - kBias.size()) + ".weight";
+  if (!known.contains(weight) && weight != traits.head) return;
+  throw UserError(
+      fmt::format("{} has a tensor \"{}\", but config.json defines \"{}\" without a bias",
+                  path.string(), name, weight),
+      "set what config.json lacks (attention_bias or mlp_bias: true), or remove the tensors if "
+      "they "
+      "are not part of the model");
+}
+
 }  // namespace
 
 std::string without_base_prefix(const std::string& name) {
@@ -75,6 +90,7 @@ void warn_of_unknown_tensors(const std::vector<std::string>& names, const Json& 
     if (!known.contains(name) && !is_no_parameter(name, traits)) unknown.push_back(name);
   }
   if (unknown.empty()) return;
+  for (const std::string& name : unknown) refuse_undeclared_bias(name, known, traits, path);
   std::string list;
   for (size_t i = 0; i < std::min(unknown.size(), kMostShown); ++i)
     list += (i == 0 ? "" : ", ") + unknown[i];

@@ -66,8 +66,11 @@ RopeConfig read_rope(const Json& config, int64_t max_position_embeddings) {
   if (rope.type != "llama3") return rope;
   rope.low_freq_factor = required_above_zero(fields, "low_freq_factor", rope.type);
   rope.high_freq_factor = required_above_zero(fields, "high_freq_factor", rope.type);
-  rope.original_max_position_embeddings = above_zero_or(
-      fields, "original_max_position_embeddings", static_cast<double>(max_position_embeddings));
+  // transformers 5 prefers the field next to max_position_embeddings, as Phi-3's files have it.
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  rope.original_max_position_embeddings =
+      above_zero_or(is_given(config, kOriginal) ? config : fields, kOriginal,
+                    static_cast<double>(max_position_embeddings));
   require(rope.high_freq_factor > rope.low_freq_factor,
           "config.json: rope high_freq_factor {} must exceed low_freq_factor {}",
           rope.high_freq_factor, rope.low_freq_factor);

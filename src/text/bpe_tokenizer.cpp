@@ -1,6 +1,7 @@
 // text/bpe_tokenizer.cpp: byte-level BPE: words of bytes, merged; decode: bytes joined.
 #include <fmt/core.h>
 
+#include "base/stop.h"
 #include "text/tokenizer_parts.h"
 
 namespace weft {
@@ -46,7 +47,8 @@ class BpeTokenizer final : public PartsTokenizer {
 
   template <typename End>
   void each_word(std::string_view text, End&& word_end, std::vector<int32_t>& ids) const {
-    for (size_t at = 0; at < text.size();) {
+    AbandonPoll poll;
+    for (size_t at = 0; at < text.size(); poll.step()) {
       const size_t end = word_end(text, at);
       parts_.bpe->encode_word(text.substr(at, end - at), ids);
       at = end;

@@ -12,35 +12,42 @@ namespace {
 
 constexpr std::string_view kTurnStart = "<|im_start|>", kTurnEnd = "<|im_end|>";
 
-std::string template_of(const Tokenizer& tokenizer) {
-  const auto files = tokenizer.files();
-  if (const auto file = files.find("chat_template.jinja"); file != files.end()) return file->second;
-  const auto config = files.find("tokenizer_config.json");
-  if (config == files.end()) return "";
-  const Json json = parse_json(config->second, "tokenizer_config.json");
-  const Json* text = json.find("chat_template");
-  return text && text->is_string() ? text->as_string() : "";
-}
-
-// Some templates add a default system turn: a literal between these two.
-std::string default_system_of(std::string_view text) {
-  constexpr std::string_view kBefore = "<|im_start|>system\\n";
-  for (size_t at = text.find(kBefore); at != std::string_view::npos; at = text.find(kBefore, at)) {
-    at += kBefore.size();
-    const size_t end = text.find(kTurnEnd, at);
-    const std::string_view said = text.substr(at, end == std::string_view::npos ? 0 : end - at);
-    if (!said.empty() && said.find_first_of("'\"{}") == std::string_view::npos) {
-      return std::string(said);
-    }
-  }
-  return "";
-}
-
 const std::string& text_at(const Json& message, const char* key, std::string_view where) {
   const Json* value = message.find(key);
   require(value && value->is_string(), "{}: a message needs \"{}\" as text, got {}", where, key,
           value ? value->kind() : "nothing");
   return value->as_string();
+}
+
+// Keys of conversations that no known template writes. In a table a message that lacks such a key
+// has it as null.
+void refuse_unwritten(const Json& message, std::string_view where) {
+  constexpr const char* kUnwritten[] = {
+      "name",      "tool_calls", "function_call", "tools", "tool_call_id", "reasoning_content",
+      "reasoning", "thinking",   "refusal",       "audio"};
+  for (const char* key : kUnwritten) {
+    const Json* value = message.find(key);
+    if (!value || value->is_null()) continue;
+    if (value->is_array() && value->as_array().empty()) continue;
+    if (value->is_string() && value->as_string().empty()) continue;
+    throw UserError(
+        fmt::format("{}: a message has \"{}\", which the supported chat templates do not write",
+                    where, key),
+        "remove the key from the rows, or write its value into \"content\"");
+  }
+}
+
+// Whether a turn is learned: the assistant's, but for "weight": 0.
+bool is_learned(const Json& message, const std::string& role, std::string_view where) {
+  const bool is_assistant = role == "assistant";
+  const Json* weight = message.find("weight");
+  if (!weight || weight->is_null()) return is_assistant;
+  const bool is_zero = *weight == Json(0) || *weight == Json(0.0);
+  const bool is_one = *weight == Json(1) || *weight == Json(1.0);
+  require(is_zero || (is_one && is_assistant),
+          "{}: \"weight\" of a turn of {} is {}, wanted 0 or 1, and 1 only for the assistant's",
+          where, role, weight->dump());
+  return is_one;
 }
 
 void refuse_sharegpt(const Json& message, std::string_view where) {
@@ -53,7 +60,8 @@ void refuse_sharegpt(const Json& message, std::string_view where) {
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), known_(find_known_template(tokenizer.files())) {
   for (const std::string_view token : {kTurnStart, kTurnEnd}) {
     std::vector<int32_t> ids;
     tokenizer.encode(token, false, ids);
@@ -62,11 +70,6 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
             tokenizer.describe(), token);
     end_id_ = ids[0];  // of the last of them
   }
-  const std::string text = template_of(tokenizer);
-  require(text.empty() || text.find(kTurnStart) != std::string::npos,
-          "data.messages: the tokenizer's chat template is not ChatML: not built");
-  default_system_ = default_system_of(text);
-  skip_empty_ = text.find("if message['content']") != std::string::npos;
 }
 
 void ChatTemplate::encode(const Json& messages, std::string_view where, std::vector<int32_t>& ids,
@@ -80,28 +83,26 @@ void ChatTemplate::encode(const Json& messages, std::string_view where, std::vec
     const std::string& role = text_at(message, "role", where);
     require(role == "system" || role == "user" || role == "assistant",
             "{}: unknown role '{}', wanted system, user or assistant", where, role);
-    const Json* calls = message.find("tool_calls");
-    require(!calls || calls->is_null(), "{}: tool_calls are not built", where);
+    refuse_unwritten(message, where);
     const std::string& content = text_at(message, "content", where);
-    if (is_first && role != "system" && !default_system_.empty()) {
-      put_turn("system", default_system_, ids, is_label);
+    if (is_first && role != "system" && !known_.default_system.empty()) {
+      put_turn("system", known_.default_system, false, ids, is_label);
     }
     is_first = false;
-    if (skip_empty_ && role == "assistant" && content.empty()) continue;
-    put_turn(role, content, ids, is_label);
+    put_turn(role, content, is_learned(message, role, where), ids, is_label);
   }
 }
 
 // A turn begins with an added token, so turns can be tokenized one by one with the same ids as the
 // whole. The last token of a turn's head may reach into the content (a leading line end): then it
 // is a label.
-void ChatTemplate::put_turn(std::string_view role, std::string_view content,
+void ChatTemplate::put_turn(std::string_view role, std::string_view content, bool learned,
                             std::vector<int32_t>& ids, std::vector<uint8_t>& is_label) const {
   const std::string head = fmt::format("{}{}\n", kTurnStart, role);
   const size_t begin = ids.size();
   tokenizer_.encode(fmt::format("{}{}{}\n", head, content, kTurnEnd), false, ids);
   is_label.resize(ids.size(), 0);
-  if (role != "assistant") return;
+  if (!learned) return;
   std::vector<int32_t> head_ids, tail_ids;
   tokenizer_.encode(head, false, head_ids);
   tokenizer_.encode("\n", false, tail_ids);

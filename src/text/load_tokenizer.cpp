@@ -9,9 +9,15 @@ namespace weft {
 namespace {
 
 // All files that transformers may read, so that copying these copies the tokenizer.
-constexpr const char* kFiles[] = {
-    "tokenizer.json",          "vocab.json",        "merges.txt",          "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "spiece.model"};
+constexpr const char* kFiles[] = {"tokenizer.json",
+                                  "vocab.json",
+                                  "merges.txt",
+                                  "tokenizer_config.json",
+                                  "special_tokens_map.json",
+                                  "added_tokens.json",
+                                  "chat_template.jinja",
+                                  "chat_template.json",
+                                  "spiece.model"};
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
 // T5's, which is also the default: its pieces, 100 sentinels, </s> at the end.

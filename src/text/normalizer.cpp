@@ -3,15 +3,31 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "text/unicode_tables.h"
 
 namespace weft {
 
-std::optional<std::string> Normalizer::apply(std::string_view text) const {
+void Normalizer::add(std::string name, Step step) {
+  add_bounded(std::move(name),
+              [step = std::move(step)](std::string_view text, size_t) { return step(text); });
+}
+
+std::optional<std::string> Normalizer::apply(std::string_view text, size_t most) const {
   std::optional<std::string> held;
   for (const Named& step : steps_) {
-    if (auto next = step.step(held ? std::string_view(*held) : text)) held = std::move(next);
+    auto next = step.step(held ? std::string_view(*held) : text, most);
+    if (!next) continue;
+    held = std::move(next);
+    if (held->size() <= most) continue;
+    constexpr size_t kShown = 60;
+    throw UserError(
+        fmt::format("the tokenizer's normalizer \"{}{}\" multiplies the text: more than "
+                    "{} bytes from {}",
+                    step.name.substr(0, kShown), step.name.size() > kShown ? "..." : "", most,
+                    text.size()),
+        "a real normalizer makes few bytes of each; was tokenizer.json damaged?");
   }
   return held;
 }
@@ -29,8 +45,8 @@ Normalizer::Step prepend_step(std::string prefix) {
   };
 }
 
-Normalizer::Step replace_step(std::string from, std::string to) {
-  return [from, to](std::string_view text) -> std::optional<std::string> {
+Normalizer::BoundedStep replace_step(std::string from, std::string to) {
+  return [from, to](std::string_view text, size_t most) -> std::optional<std::string> {
     size_t at = text.find(from);
     if (at == std::string_view::npos) return std::nullopt;
     std::string out;
@@ -38,13 +54,14 @@ Normalizer::Step replace_step(std::string from, std::string to) {
     for (; at != std::string_view::npos; at = text.find(from, copied)) {
       out.append(text, copied, at - copied).append(to);
       copied = at + from.size();
+      if (out.size() > most) return out;
     }
     return out.append(text, copied);
   };
 }
 
-Normalizer::Step replace_blanks_step(std::string to) {
-  return [to](std::string_view text) -> std::optional<std::string> {
+Normalizer::BoundedStep replace_blanks_step(std::string to) {
+  return [to](std::string_view text, size_t most) -> std::optional<std::string> {
     size_t at = text.find("  ");
     if (at == std::string_view::npos) return std::nullopt;
     std::string out;
@@ -52,6 +69,7 @@ Normalizer::Step replace_blanks_step(std::string to) {
     for (; at != std::string_view::npos; at = text.find("  ", copied)) {
       out.append(text, copied, at - copied).append(to);
       copied = std::min(text.find_first_not_of(' ', at), text.size());
+      if (out.size() > most) return out;
     }
     return out.append(text, copied);
   };

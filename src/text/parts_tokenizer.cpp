@@ -41,7 +41,9 @@ PartsTokenizer::PartsTokenizer(TokenizerParts parts)
     if (!token.normalized) {
       verbatim_.add(token, token.content);
     } else {
-      normalized_.add(token, parts_.normalizer.apply(token.content).value_or(token.content));
+      normalized_.add(token, parts_.normalizer
+                                 .apply(token.content, Normalizer::most_bytes(token.content.size()))
+                                 .value_or(token.content));
     }
   }
 }
@@ -49,14 +51,17 @@ PartsTokenizer::PartsTokenizer(TokenizerParts parts)
 void PartsTokenizer::encode(std::string_view text, bool add_special,
                             std::vector<int32_t>& ids) const {
   if (add_special) ids.insert(ids.end(), parts_.before.begin(), parts_.before.end());
+  size_t most = Normalizer::most_bytes(text.size());
   verbatim_.split(text, [&](std::string_view piece, const AddedToken* token) {
     const bool is_first = piece.data() == text.data();
-    if (token)
+    if (token) {
       ids.push_back(token->id);
-    else if (const auto form = parts_.normalizer.apply(piece))
+    } else if (const auto form = parts_.normalizer.apply(piece, most)) {
+      most -= form->size();
       encode_normalized(*form, is_first, ids);
-    else
+    } else {
       encode_normalized(piece, is_first, ids);
+    }
   });
   if (add_special) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
 }

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/stop.h"
 #include "base/utf8.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode_tables.h"
@@ -92,7 +93,8 @@ void PlainTokenizer::encode_marked(std::string_view text, bool is_first,
   }
   const std::string_view all = marked;
   if (!how.cut_at_marks) return encode_piece(all, ids);
-  for (size_t at = 0; at < all.size();) {
+  AbandonPoll poll;
+  for (size_t at = 0; at < all.size(); poll.step()) {
     const size_t end = std::min(all.find(kMark, at + 1), all.size());
     encode_piece(all.substr(at, end - at), ids);
     at = end;
@@ -104,7 +106,8 @@ void PlainTokenizer::encode_marked(std::string_view text, bool is_first,
 void PlainTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
   if (parts_.unigram) return parts_.unigram->encode_word(piece, ids);
   if (!cut_before_marks_) return parts_.bpe->encode_word(piece, ids);
-  for (size_t at = 0; at < piece.size();) {
+  AbandonPoll poll;
+  for (size_t at = 0; at < piece.size(); poll.step()) {
     size_t end = at;
     while (piece.substr(end).starts_with(kMark)) end += kMark.size();
     end = std::min(piece.find(kMark, std::max(end, at + 1)), piece.size());

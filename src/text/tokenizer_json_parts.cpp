@@ -20,9 +20,9 @@ void read_replace(const Json& json, const std::string& what, TokenizerParts& par
   const std::string& to = json.at("content").as_string();
   const std::string name = fmt::format("Replace {} {}", pattern.dump(), to);
   if (const Json* from = pattern.find("String"); from && !from->as_string().empty()) {
-    parts.normalizer.add(name, replace_step(from->as_string(), to));
+    parts.normalizer.add_bounded(name, replace_step(from->as_string(), to));
   } else if (const Json* regex = pattern.find("Regex"); regex && *regex == Json(" {2,}")) {
-    parts.normalizer.add(name, replace_blanks_step(to));
+    parts.normalizer.add_bounded(name, replace_blanks_step(to));
   } else {
     refuse_feature(what, fmt::format("the normalizer Replace of {}", pattern.dump()),
                    "a String, the Regex \" {2,}\"");
@@ -124,7 +124,10 @@ void read_template(const Json& json, const std::string& what, TokenizerParts& pa
       continue;
     }
     const std::string& name = item.at("SpecialToken").at("id").as_string();
-    for (const Json& id : json.at("special_tokens").at(name).at("ids").as_array()) {
+    const Json* special = json.at("special_tokens").find(name);
+    require(special != nullptr, "{}: the template names {}, which special_tokens does not define",
+            what, name);
+    for (const Json& id : special->at("ids").as_array()) {
       const int64_t value = id.as_int();
       require(value >= 0 && value <= kMaxTokenId, "{}: the id of {} in the template is {}", what,
               name, value);

@@ -13,6 +13,7 @@
 #include "checkpoint/torch_pieces.h"
 #include "model/load.h"
 #include "model/stored.h"
+#include "text/known_templates.h"
 #include "train/generation_config.h"
 
 namespace weft {
@@ -88,6 +89,9 @@ std::map<std::string, std::string> side_files(const Session& session) {
   if (const auto generation = saved_generation_config(session))
     files["generation_config.json"] = *generation;
   for (auto& [name, bytes] : session.tokenizer->files()) files[name] = bytes;
+  // Serving then uses the template of training.
+  if (!session.config.data.messages.empty() && !has_chat_template(session.tokenizer->files()))
+    files[kTemplateFile] = kPlainChatMl;
   files["config.json"] = saved_config(session).dump(2, Json::Digits::kShortest) + "\n";
   return files;
 }

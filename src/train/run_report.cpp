@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "base/log.h"
+#include "data/column_hint.h"
 #include "planning/backend.h"
 #include "planning/idle_keys.h"
 #include "planning/precision.h"
+#include "text/known_templates.h"
 #include "train/data_notes.h"
 #include "train/rank_agreement.h"
 #include "train/run_history.h"
@@ -56,6 +58,12 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
   report_device(c, r.device);
   log_info("{}", start_line(c, *r.session.model, ranks.layout(), &engine, r.device));
   report_sources(c.data, r.rows, r.eval_rows);
+  for (const std::string& line : template_warnings(c.data)) log_warning("{}", line);
+  if (!c.data.messages.empty() && !has_chat_template(r.session.tokenizer->files()))
+    log_info(
+        "data.messages: the model has no chat template; rows are written as plain ChatML, and "
+        "final/ ships that template as {}",
+        kTemplateFile);
   if (r.pack_size) log_info("data: {}", describe_pack(*r.pack_size));
 }
 

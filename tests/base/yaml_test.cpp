@@ -62,6 +62,18 @@ TEST(Yaml, RejectsUnsupportedYaml) {
   EXPECT_NE(complaint("a: \xff\n").find("UTF-8"), std::string::npos);
 }
 
+TEST(Yaml, RejectsNulBytes) {
+  using namespace std::string_view_literals;
+  for (const std::string_view text : {"a: 1\nb: x\0y\n"sv, "a: 1\nb: x\0\n"sv, "a: 1\n\0b: x"sv}) {
+    try {
+      parse_yaml(text, "run.yaml");
+      ADD_FAILURE() << "accepted";
+    } catch (const UserError& e) {
+      EXPECT_EQ(std::string(e.what()), "run.yaml:2: a NUL byte");
+    }
+  }
+}
+
 TEST(Yaml, EnforcesItsLimits) {
   auto nested = [](size_t n) { return "a: " + std::string(n, '[') + std::string(n, ']'); };
   EXPECT_EQ(complaint(nested(kMaxYamlDepth - 1)), "");  // and the map around it

@@ -87,6 +87,35 @@ TEST(Example, SourceLosesItsBeginningThenTargetItsEnd) {
   EXPECT_FALSE(whole.source_cut || whole.target_cut);
 }
 
+// 256 begins a text and 257 ends it; the same as transformers' truncation.
+TEST(Example, CutsKeepTheTokenizersOwnTokens) {
+  Json json = test::small_tokenizer({});
+  json.set("added_tokens",
+           Json::Array{test::added_token("<s>", 256), test::added_token("</s>", 257)});
+  const auto tokenizer = test::load(json, Json(Json::Object{{"bos_token", "<s>"},
+                                                            {"eos_token", "</s>"},
+                                                            {"add_bos_token", true},
+                                                            {"add_eos_token", true}}));
+  const auto made = [&](const DataConfig& config, const std::string& line) {
+    const auto rows = rows_in_memory(line, RowFormat::kJsonLines, "t");
+    Row row;
+    Example out;
+    rows->read(0, row);
+    ExampleMaker(config, *tokenizer, 300).make(*rows, 0, row, out);
+    return out;
+  };
+  using Ids = std::vector<int32_t>;
+  const Example text = made(text_config(4), R"({"text":"abcdef"})");
+  EXPECT_EQ(text.ids, (Ids{256, 'a', 'b', 257}));
+  EXPECT_EQ(first_label(text), 1);
+  EXPECT_EQ(made(text_config(5), R"({"text":"abc"})").ids, (Ids{256, 'a', 'b', 'c', 257}));
+  const Example pair = made(pair_config(7), R"({"q":"abcde","a":"xyz"})");
+  EXPECT_EQ(pair.ids, (Ids{256, 'e', 257, 'x', 'y', 'z', 257}));
+  EXPECT_EQ(pair.num_source, 3);
+  EXPECT_TRUE(pair.source_cut && !pair.target_cut);
+  EXPECT_EQ(made(pair_config(4), R"({"q":"abcde","a":"xyz"})").ids, (Ids{256, 257, 'x', 'y'}));
+}
+
 TEST(Example, AppendEosIsObeyed) {
   DataConfig config = text_config(8);
   config.append_eos = "true";
@@ -143,6 +172,26 @@ TEST(Example, ConversationsAndTextAreToldApart) {
   };
   EXPECT_EQ(hint_of("{l}"), "chat rows: set data.messages: l");
   EXPECT_EQ(hint_of("{n}"), "");
+}
+
+TEST(Example, ToolsBesideAConversationAreRefused) {
+  Json json = test::small_tokenizer({});
+  json.set("added_tokens", Json::Array{test::added_token("<|im_start|>", 256),
+                                       test::added_token("<|im_end|>", 257)});
+  const auto tokenizer = test::load(json, Json(Json::Object{{"eos_token", "<|im_end|>"}}));
+  DataConfig config = text_config(64);
+  config.messages = "m";
+  const auto make = [&](const std::string& tools) {
+    const auto rows =
+        rows_in_memory(R"({"m":[{"role":"assistant","content":"a"}],"tools":)" + tools + "}\n",
+                       RowFormat::kJsonLines, "t");
+    Row row;
+    Example out;
+    rows->read(0, row);
+    return ExampleMaker(config, *tokenizer, 300).make(*rows, 0, row, out);
+  };
+  EXPECT_TRUE(make("null") && make("[]"));
+  expect_user_error([&] { make(R"([{"name":"f"}])"); }, "t:1: the column 'tools' is not supported with data.messages");
 }
 
 // Fifty words whose ids are large: the vocabulary is checked row by row.
@@ -272,6 +321,23 @@ TEST(Batches, DroppedTruncatedAndLeftOverRowsAreCounted) {
   EXPECT_EQ(c.first_repaired[0], "t.txt:101");
   ASSERT_TRUE(stream.next(batch));
   EXPECT_EQ(batch.epoch, 2);
+}
+
+TEST(Batches, CutRowsAreCountedOnceInSeveralEpochs) {
+  const auto tokenizer = make_bytes_tokenizer();
+  std::string text;
+  for (int i = 0; i < 16; ++i) text += "more than six letters\n";
+  const auto rows = rows_in_memory(text, RowFormat::kText, "t.txt");
+  StreamOptions options;
+  options.global_batch = 8;
+  for (const int64_t first : {1, 3}) {
+    BatchStream stream(text_config(6), *rows, *tokenizer, options);
+    stream.restore({first, 0});
+    Batch batch;
+    for (int step = 0; step < 6; ++step) ASSERT_TRUE(stream.next(batch));
+    EXPECT_EQ(batch.epoch, first + 2);
+    EXPECT_EQ(stream.counters().truncated, 16);
+  }
 }
 
 TEST(Batches, FewerRowsThanABatchNamesBothNumbers) {

@@ -18,5 +18,15 @@ TEST(ColumnHint, ASimilarNameComesFirst) {
             "chat rows: set data.messages: messages");
 }
 
+TEST(ColumnHint, BackslashesOfSingleQuotesAreReported) {
+  DataConfig c;
+  c.source = "{q}\n\t{{";
+  EXPECT_TRUE(template_warnings(c).empty());
+  c.target = "{q}\\n{a}";
+  const auto lines = template_warnings(c);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].find("data.target: \\n is written as a backslash and a letter"), 0u);
+}
+
 }  // namespace
 }  // namespace weft

@@ -62,7 +62,8 @@ TEST(Rows, LineIndexOfShortLines) {
 
 TEST(Rows, JsonLinesColumnsBecomeText) {
   const auto rows = rows_in_memory(
-      "{\"a\":\"x\\ny\",\"n\":3,\"f\":1.0,\"g\":0.25,\"b\":true,\"z\":null,\"l\":[1]}\n\n  \n"
+      "{\"a\":\"x\\ny\",\"n\":3,\"f\":1.0,\"g\":0.25,\"b\":true,\"z\":null,\"l\":[1],"
+      "\"i\":18446744073709551616,\"j\":-9223372036854775809}\n\n  \n"
       "{\"a\":\"second\"}",
       RowFormat::kJsonLines, "t");
   ASSERT_EQ(rows->size(), 2);
@@ -70,6 +71,8 @@ TEST(Rows, JsonLinesColumnsBecomeText) {
   EXPECT_EQ(text_of(*rows, 0, "n"), "3");
   EXPECT_EQ(text_of(*rows, 0, "f"), "1.0");
   EXPECT_EQ(text_of(*rows, 0, "g"), "0.25");
+  EXPECT_EQ(text_of(*rows, 0, "i"), "18446744073709551616");
+  EXPECT_EQ(text_of(*rows, 0, "j"), "-9223372036854775809");
   EXPECT_EQ(text_of(*rows, 0, "b"), "true");
   EXPECT_EQ(text_of(*rows, 0, "z"), "");
   Row row;

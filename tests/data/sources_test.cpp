@@ -54,6 +54,57 @@ TEST(Sources, EveryRowInOrder) {
   }
 }
 
+// Types without a plain text in Arrow: never a dump, raw bytes or a bare number.
+TEST(Sources, EveryTypeHasAText) {
+  const auto rows = open("types.arrow", {});
+  const auto cell = [&](int64_t i, const char* name) {
+    Row row;
+    rows->read(i, row);
+    const Row::Column* column = row.find(name);
+    return column->kind == Row::Kind::kNull ? "null" : column->text;
+  };
+  EXPECT_EQ(cell(0, "view"), R"(["a", "b"])");
+  EXPECT_EQ(cell(1, "view"), "null");
+  EXPECT_EQ(cell(2, "view"), "[]");
+  EXPECT_EQ(cell(1, "runs"), "x");
+  EXPECT_EQ(cell(2, "runs"), "null");
+  EXPECT_EQ(cell(2, "uuid"), "00000000-0000-0002-0000-000000000002");
+  EXPECT_EQ(cell(0, "wait"), "5ms");
+  EXPECT_EQ(cell(1, "zone"), "2023-11-14 22:13:20Z");
+  EXPECT_EQ(cell(1, "bare"), "2023-11-14 22:13:20");
+  EXPECT_EQ(cell(0, "large"), "18446744073709551615");
+  EXPECT_EQ(cell(0, "larges"), "[18446744073709551615]");
+  EXPECT_EQ(cell(1, "larges"), "[1]");
+  expect_user_error(
+      [] {
+        Row row;
+        open("period.arrow", {"when"})->read(0, row);
+      },
+      "period.arrow: column 'when' has the type pandas.period");
+}
+
+// In text, compressed text and tables.
+TEST(Sources, ALongRowIsRefused) {
+  const TempFolder folder;
+  folder.write("t.jsonl", "{\"a\":1}\n{\"a\":\"" + std::string(100, 'x') + "\"}\n");
+  const auto read_all = [](const std::string& path, size_t most) {
+    const auto rows = open_rows({path}, "auto", "data.train", {}, most);
+    const auto scan = rows->scan(0);
+    Row row;
+    int64_t count = 0;
+    while (scan->next(row)) ++count;
+    return count;
+  };
+  const std::string text = (folder.path() / "t.jsonl").string();
+  EXPECT_EQ(read_all(text, 200), 2);
+  expect_user_error([&] { read_all(text, 100); },
+                    "t.jsonl:2: a row of more than 100 bytes (data.max_row_bytes)");
+  expect_user_error([&] { read_all(kFolder + "rows.jsonl.gz", 20); },
+                    "rows.jsonl.gz:1: a row of more than 20 bytes");
+  expect_user_error([&] { read_all(kFolder + "rows.parquet", 20); },
+                    "rows.parquet: row 1: a row of more than 20 bytes");
+}
+
 TEST(Sources, ScansBeginAnywhereAndRowsAreReadAlone) {
   for (const char* name : kFiles) {
     const auto rows = open(name, {"text", "id"});

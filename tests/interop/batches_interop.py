@@ -4,8 +4,7 @@
     python3 tests/interop/batches_interop.py --weft build/weft
 
 The workloads over ../shared/data: wikitext lines padded for Qwen, wikisql pairs for T5, IMDB reviews for
-BLOOM; and conversations in ChatML, rendered by the tokenizer's own jinja template. Order is file order
-here: the shuffle has tests of its own.
+BLOOM. Order is file order here: the shuffle has tests of its own.
 """
 
 import json
@@ -18,11 +17,6 @@ from common import Weft, run_program, shared_folder, write_run_file
 os.environ["HF_HUB_OFFLINE"] = "1"
 GLOBAL_BATCH = 4
 NUM_BATCHES = 6
-OFFICIAL = ("{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}"
-            "{%- else %}{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-            "<|im_end|>\\n' }}{%- endif %}{%- for message in messages %}{%- if (message.role == 'user') or (message.role =="
-            " 'system' and not loop.first) or (message.role == 'assistant') %}{{- '<|im_start|>' + message.role + '\\n' +"
-            " message.content + '<|im_end|>' + '\\n' }}{%- endif %}{%- endfor %}")
 
 
 def weft_rows(weft, folder, model, data, **more):
@@ -166,51 +160,13 @@ def check_packed_pairs(checks, weft, folder, data):
             checks.that(Counter(swapped) != wanted, f"{what}: another pair's source is detected")
 
 
-def check_chat(checks, weft, folder, data):
-    """Conversations in ChatML; labels are the assistant's text and the token that ends it."""
-    from transformers import AutoTokenizer
-    talks = []
-    for i in range(40):
-        talk = [{"role": "system", "content": f"Be number {i}."}] if i % 3 == 0 else []
-        for k in range(1 + i % 3):
-            talk += [{"role": "user", "content": f"What is {i} + {k}?\n\nSay it."},
-                     {"role": "assistant", "content": ("\n" if i % 5 == 0 else "") + f"It's {i + k}, naïve one."}]
-        talks.append(talk)
-    file = folder / "chat.jsonl"
-    file.write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
-    for name, template in (("shared", (data / "tokenizers/qwen2.5/chat_template.jinja").read_text()), ("official", OFFICIAL)):
-        model = folder / f"chat_{name}"
-        shutil.copytree(data / "tokenizers/qwen2", model)
-        shutil.copy(data / "configs/Qwen2.5-0.5B.config.json", model / "config.json")
-        (model / "chat_template.jinja").write_text(template)
-        tokenizer = AutoTokenizer.from_pretrained(model)
-        got = weft_rows(weft, folder, model, {"train": [str(file)], "messages": "messages", "seq_length": 256})
-        good = 0
-        end = tokenizer.convert_tokens_to_ids("<|im_end|>")
-        for row, talk in zip(got, talks):
-            text = tokenizer.apply_chat_template(talk, tokenize=False)
-            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-            said = [m["content"] for m in talk if m["role"] == "assistant"]
-            labels = [t for t in labels_of(row) if t >= 0]
-            parts, part = [], []
-            for t in labels:
-                part.append(t)
-                if t == end:
-                    parts.append(tokenizer.decode(part[:-1]))
-                    part = []
-            # A line end that begins an answer may share a token with the one before it.
-            parts = [p[1:] if p.startswith("\n\n") and s.startswith("\n") else p for p, s in zip(parts, said)]
-            good += row["ids"][:row["length"]] == ids and parts == said and not part
-        checks.equal(good, GLOBAL_BATCH * NUM_BATCHES, f"chat rows, {name} template")
-
-
 def body(args, checks, folder):
     weft = Weft(args.weft)
     data = shared_folder("data")
     if not data:
         checks.without_data("all batches")
         return
-    for part in (check_wikitext, check_imdb, check_wikisql, check_packed_pairs, check_chat):
+    for part in (check_wikitext, check_imdb, check_wikisql, check_packed_pairs):
         part(checks, weft, folder, data)
 
 

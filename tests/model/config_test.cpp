@@ -65,6 +65,15 @@ TEST(ModelConfig, RopeOfBothGenerations) {
   const auto wanted = frequencies_of(four);
   EXPECT_EQ(frequencies_of(old), wanted);
   EXPECT_EQ(frequencies_of(five), wanted);
+  // A field next to max_position_embeddings is preferred, as in transformers 5.
+  Json outside = five;
+  outside.set("original_max_position_embeddings", 4096);
+  Json replaced = five;
+  replaced.set("rope_parameters", rope(R"({"rope_type": "llama3", "rope_theta": 500000.0,
+      "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 4096})"));
+  EXPECT_EQ(frequencies_of(outside), frequencies_of(replaced));
+  EXPECT_NE(frequencies_of(outside), wanted);
   const Json plain4 = with({{"rope_theta", 1e6}, {"rope_scaling", Json()}});
   const Json plain5 =
       with({{"rope_parameters", rope(R"({"rope_type": "default", "rope_theta": 1e6})")}});

@@ -56,6 +56,39 @@ TEST(LoadParameter, ToBf16RoundsOnce) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(got[i].bits, to_bf16(kFloats[i]).bits);
 }
 
+// exists() of a link that leads to itself throws an error of the file system's own type.
+TEST(LoadParameter, ALoopOfLinksIsNamed) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "config.json") << "{}";
+  std::filesystem::create_symlink("model.safetensors", folder / "model.safetensors");
+  EXPECT_NE(error_of<UserError>([&] {
+              HfFolder(folder.path()).open_weights();
+            }).find("model.safetensors is a symbolic link that leads back to itself"),
+            std::string::npos);
+}
+
+// A bias was trained with its weight; other unknown tensors (old buffers, towers) are only
+// reported.
+TEST(LoadParameter, ABiasThatTheConfigurationLacksIsRefused) {
+  const Json config = parse_json(R"({"model_type": "llama", "hidden_size": 8,
+      "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+      "num_key_value_heads": 2, "vocab_size": 32, "max_position_embeddings": 16,
+      "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false})",
+                                 "config");
+  const auto error = [&](const std::string& name) {
+    return error_of<UserError>([&] { warn_of_unknown_tensors({name}, config, "folder"); });
+  };
+  EXPECT_NE(
+      error("model.layers.0.self_attn.q_proj.bias")
+          .find("folder has a tensor \"model.layers.0.self_attn.q_proj.bias\", but config.json "
+                "defines \"model.layers.0.self_attn.q_proj.weight\" without a bias"),
+      std::string::npos);
+  EXPECT_NE(error("lm_head.bias"), "");
+  EXPECT_NO_THROW(
+      warn_of_unknown_tensors({"model.layers.0.self_attn.rotary_emb.inv_freq"}, config, "folder"));
+  EXPECT_NO_THROW(warn_of_unknown_tensors({"vision.q_proj.bias"}, config, "folder"));
+}
+
 TEST(LoadParameter, MissingTensorIsNamed) {
   TemporaryFolder folder;
   const HfFolder hf = folder_with(folder, Dtype::kF32);

@@ -9,7 +9,10 @@
 namespace weft {
 namespace {
 
-std::unique_ptr<Tokenizer> chat_tokenizer(const std::string& chat_template) {
+using Files = std::map<std::string, std::string>;
+
+std::unique_ptr<Tokenizer> chat_tokenizer(const std::string& chat_template,
+                                          const Files& more = {}) {
   Json json =
       test::small_tokenizer({{"\xC4\x8A", "\xC4\x8A"}});  // two line ends are one token: 256
   test::entry(json, "pre_tokenizer").set("use_regex", false);
@@ -17,7 +20,10 @@ std::unique_ptr<Tokenizer> chat_tokenizer(const std::string& chat_template) {
                                        test::added_token("<|im_end|>", 258)});
   Json config{Json::Object{{"eos_token", "<|im_end|>"}}};
   if (!chat_template.empty()) config.set("chat_template", chat_template);
-  return test::load(json, config);
+  Files files = more;
+  files.emplace("tokenizer.json", json.dump());
+  files.emplace("tokenizer_config.json", config.dump());
+  return load_tokenizer_files(std::move(files), "folder");
 }
 
 struct Turned {
@@ -53,27 +59,71 @@ TEST(Chat, ATokenAcrossTheHeadIsALabel) {
   EXPECT_EQ(t.labels, "\n\nx<|im_end|>");
 }
 
-TEST(Chat, TheTemplateMayAddASystemTurn) {
-  const std::string speaks =
-      "{{- '<|im_start|>system\\nYou help.<|im_end|>\\n' }}{%- for message in messages %}";
-  EXPECT_EQ(turn(speaks, R"([{"role":"user","content":"Hi"}])").text,
-            "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
-  EXPECT_EQ(turn(speaks, R"([{"role":"system","content":"S"}])").text,
-            "<|im_start|>system\nS<|im_end|>\n");
+// A template is text, the default of a list, or in a file of its own.
+TEST(Chat, TheTemplateOfTheFilesIsFound) {
+  const auto name_of = [](const Files& more) {
+    const auto t = chat_tokenizer("", more);
+    return std::string(ChatTemplate(*t).known().name);
+  };
+  const std::string plain(kPlainChatMl);
+  EXPECT_EQ(name_of({}), "ChatML");
+  EXPECT_EQ(name_of({{"chat_template.jinja", plain + "\n"}}), "ChatML");
+  const Json one(Json::Object{{"name", "default"}, {"template", plain}});
+  const Json other(Json::Object{{"name", "tool_use"}, {"template", "[INST]"}});
+  const auto config = [](Json value) {
+    return Json(Json::Object{{"eos_token", "<|im_end|>"}, {"chat_template", std::move(value)}})
+        .dump();
+  };
+  EXPECT_EQ(name_of({{"tokenizer_config.json", config(Json::Array{other, one})}}), "ChatML");
+  EXPECT_EQ(name_of({{"chat_template.json", config(plain)}}), "ChatML");
+  const auto refusal = [&](const Files& files) -> std::string {
+    try {
+      return name_of(files);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(refusal({{"tokenizer_config.json", config(Json::Array{other})}})
+                .find("a list without a template named default"),
+            std::string::npos);
+  for (const std::string bad : {"chat_template.jinja", "chat_template.json"}) {
+    const std::string text = plain + " ";
+    const Files files{{bad, bad.ends_with("json") ? config(text) : text}};
+    EXPECT_NE(refusal(files).find("the chat template of " + bad), std::string::npos);
+  }
 }
 
-// Some templates skip an empty assistant turn; none skips a user's.
-TEST(Chat, AnEmptyAnswerIsSkippedWhereTheTemplateDoes) {
-  const std::string skips = "<|im_start|>{% if message['content'] %}", plain = "<|im_start|>";
-  const std::string messages =
-      R"([{"role":"user","content":""},{"role":"assistant","content":""},{"role":"assistant","content":"x"}])";
-  const std::string user = "<|im_start|>user\n<|im_end|>\n";
-  const std::string empty = "<|im_start|>assistant\n<|im_end|>\n";
-  const std::string last = "<|im_start|>assistant\nx<|im_end|>\n";
-  EXPECT_EQ(turn(skips, messages).text, user + last);
-  EXPECT_EQ(turn(skips, messages).labels, "x<|im_end|>");
-  EXPECT_EQ(turn(plain, messages).text, user + empty + last);
-  EXPECT_EQ(turn(plain, messages).labels, "<|im_end|>x<|im_end|>");
+// Each of these contains ChatML's tokens and writes something else.
+TEST(Chat, AnUnknownTemplateIsRefused) {
+  const std::string plain(kPlainChatMl);
+  for (const std::string& text :
+       {plain + "<think>\n\n</think>", "<|im_start|>{{ message['role'] | upper }}" + plain,
+        "{{ '<|im_start|>system\\nIt\\'s you.\\n<|im_end|>\\n' }}" + plain,
+        std::string("<|im_start|>user<|im_sep|>")}) {
+    try {
+      turn(text, "[]");
+      ADD_FAILURE() << text;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find("the chat template of tokenizer_config.json (sha256 "),
+                std::string::npos);
+      EXPECT_NE(e.hint().find("data.source and data.target"), std::string::npos);
+    }
+  }
+}
+
+TEST(Chat, AnEmptyAnswerIsItsEnd) {
+  const Turned t = turn("", R"([{"role":"assistant","content":""}])");
+  EXPECT_EQ(t.text, "<|im_start|>assistant\n<|im_end|>\n");
+  EXPECT_EQ(t.labels, "<|im_end|>");
+}
+
+TEST(Chat, ATurnOfWeightZeroIsNotLearned) {
+  const Turned t = turn(
+      "",
+      R"([{"role":"user","content":"a","weight":0},{"role":"assistant","content":"b","weight":0},
+      {"role":"assistant","content":"c","weight":1},{"role":"assistant","content":"d","weight":null},
+      {"role":"assistant","content":"e","weight":0.0}])");
+  EXPECT_EQ(t.labels, "c<|im_end|>d<|im_end|>");
 }
 
 TEST(Chat, BadConversationsAreRefused) {
@@ -92,7 +142,16 @@ TEST(Chat, BadConversationsAreRefused) {
   EXPECT_NE(refusal("", "[1]").find("wanted an object"), std::string::npos);
   EXPECT_NE(refusal("", R"([{"role":"user"}])").find("\"content\""), std::string::npos);
   EXPECT_NE(refusal("", R"([{"role":"tool","content":""}])").find("'tool'"), std::string::npos);
-  EXPECT_NE(refusal("[INST] {{ messages }}", "[]").find("not ChatML"), std::string::npos);
+  EXPECT_NE(refusal("[INST] {{ messages }}", "[]").find("not supported"), std::string::npos);
+  const auto message = [&](const char* more) {
+    return refusal("", fmt::format(R"([{{"role":"user","content":"a",{}}}])", more).c_str());
+  };
+  EXPECT_NE(message(R"("name":"Ann")").find("a message has \"name\""), std::string::npos);
+  EXPECT_NE(message(R"("tool_calls":[{}])").find("\"tool_calls\""), std::string::npos);
+  EXPECT_NE(message(R"("reasoning_content":"so")").find("\"reasoning"), std::string::npos);
+  EXPECT_EQ(message(R"("name":null,"tool_calls":[],"id":7)"), "");
+  EXPECT_NE(message(R"("weight":1)").find("\"weight\" of a turn of user is 1"), std::string::npos);
+  EXPECT_NE(message(R"("weight":0.5)").find("is 0.5"), std::string::npos);
   const auto bytes = make_bytes_tokenizer();
   EXPECT_THROW(ChatTemplate{*bytes}, UserError);
 }

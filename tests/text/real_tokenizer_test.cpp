@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/text/tokenizer_fixture.h"
+#include "text/chat.h"
 
 namespace weft {
 namespace {
@@ -84,6 +85,28 @@ TEST(RealTokenizer, SpecialTokensOfQwen2) {
   EXPECT_EQ(t->num_ids(), 151646);
   EXPECT_EQ(ids_of(*t, "<|im_start|>user\n"), (Ids{151644, 872, 198}));
   EXPECT_EQ(t->decode(Ids{151644, 872}, true), "user");
+}
+
+TEST(RealTokenizer, ChatTemplateOfQwen25) {
+  NEEDS_SHARED();
+  const auto read = [](const char* name) { return test::slurp(kShared / "tokenizers" / name); };
+  const auto t =
+      load_tokenizer_files({{"vocab.json", read("qwen2/vocab.json")},
+                            {"merges.txt", read("qwen2/merges.txt")},
+                            {"tokenizer_config.json", read("qwen2.5/tokenizer_config.json")}},
+                           "qwen2.5");
+  const ChatTemplate chat(*t);
+  EXPECT_EQ(chat.known().name, "Qwen2.5 Instruct");
+  const auto written = [&](const char* messages) {
+    Ids ids;
+    std::vector<uint8_t> is_label;
+    chat.encode(parse_json(messages, "m"), "m", ids, is_label);
+    return t->decode(ids, false);
+  };
+  EXPECT_EQ(written(R"([{"role":"user","content":"Hi"}])"),
+            "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+            "assistant.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
+  EXPECT_EQ(written(R"([{"role":"system","content":"S"}])"), "<|im_start|>system\nS<|im_end|>\n");
 }
 
 TEST(RealTokenizer, LongRuns) {

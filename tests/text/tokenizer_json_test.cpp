@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/stop.h"
 #include "tests/text/tokenizer_fixture.h"
 #include "text/stream_decoder.h"
 
@@ -74,6 +75,10 @@ TEST(TokenizerJson, TemplateAddsTokens) {
   EXPECT_EQ(ids_of(*test::load(json), "abc"), (Ids{258, 257}));
   EXPECT_EQ(ids_of(*test::load(json), "abc", false), (Ids{257}));
   EXPECT_EQ(ids_of(*test::load(json), ""), (Ids{258}));
+  Json undefined = json;
+  test::entry(undefined, "post_processor").set("special_tokens", Json::Object{});
+  EXPECT_EQ(refusal(undefined),
+            "folder/tokenizer.json: the template names <s>, which special_tokens does not define");
   // What the configuration says about bos and eos replaces the template, as in transformers.
   const Json off = Json::Object{{"add_bos_token", false}};
   EXPECT_EQ(ids_of(*test::load(json, off), "abc"), (Ids{257}));
@@ -148,6 +153,40 @@ TEST(TokenizerJson, RejectsUnsupportedFeaturesByName) {
   EXPECT_NE(refusal(split).find("x+"), std::string::npos);
   EXPECT_NE(refusal(small(), Json::Object{{"split_special_tokens", true}}).find("split_special"),
             std::string::npos);
+}
+
+// Each Replace makes a thousand letters of one.
+TEST(TokenizerJson, ANormalizerThatMultipliesTextIsBounded) {
+  Json json = small();
+  const Json replace = Json::Object{{"type", "Replace"},
+                                    {"pattern", Json::Object{{"String", "e"}}},
+                                    {"content", std::string(1000, 'e')}};
+  json.set("normalizer",
+           Json::Object{{"type", "Sequence"}, {"normalizers", Json::Array{replace, replace}}});
+  const auto t = test::load(json);
+  EXPECT_EQ(ids_of(*t, "e").size(), 1000000u);
+  for (const std::string& text : {std::string(2, 'e'), std::string(1000000, 'e')}) {
+    try {
+      ids_of(*t, text);
+      ADD_FAILURE() << text.size();
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find("normalizer \"Replace {\"String\": \"e\"} eee"),
+                std::string::npos)
+          << e.what();
+    }
+  }
+}
+
+// The end of a run does not wait for a row of 16 MB.
+TEST(TokenizerJson, ALongRowCanBeAbandoned) {
+  const auto t = test::load(small());
+  std::string text;
+  while (text.size() < 20000) text += "abc d ";
+  std::atomic<bool> flag{false};
+  const ScopedAbandon abandon(flag);
+  EXPECT_GT(ids_of(*t, text).size(), 5000u);
+  flag = true;
+  EXPECT_THROW(ids_of(*t, text), StopError);
 }
 
 TEST(TokenizerJson, RejectsMalformedFiles) {

@@ -3,11 +3,15 @@
 #include <arrow/record_batch.h>
 #include <arrow/scalar.h>
 #include <arrow/type.h>
+#include <arrow/type_traits.h>
 #include <arrow/util/float16.h>
+#include <arrow/util/key_value_metadata.h>
+#include <arrow/util/ree_util.h>
 
 #include <cmath>
 #include <optional>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "io/arrow/arrow_files.h"
 
@@ -127,6 +131,16 @@ std::optional<Json> nested_of(const arrow::Array& array, int64_t i) {
       const auto& list = as<arrow::FixedSizeListArray>(array);
       return list_of(*list.values(), list.value_offset(i), list.value_offset(i + 1));
     }
+    case Type::LIST_VIEW: {
+      const auto& list = as<arrow::ListViewArray>(array);
+      return list_of(*list.values(), list.value_offset(i),
+                     list.value_offset(i) + list.value_length(i));
+    }
+    case Type::LARGE_LIST_VIEW: {
+      const auto& list = as<arrow::LargeListViewArray>(array);
+      return list_of(*list.values(), list.value_offset(i),
+                     list.value_offset(i) + list.value_length(i));
+    }
     case Type::MAP:
       return map_of(as<arrow::MapArray>(array), i);
     case Type::STRUCT:
@@ -136,31 +150,66 @@ std::optional<Json> nested_of(const arrow::Array& array, int64_t i) {
   }
 }
 
-// Through a dictionary or an extension to the array that holds the value.
+// Through dictionaries, runs and extensions to the array that holds the value.
 struct ValuePlace {
   std::shared_ptr<arrow::Array> held;
   const arrow::Array* array;
   int64_t i;
+  bool is_uuid = false;
+
+  void go(std::shared_ptr<arrow::Array> inner, int64_t at) {
+    array = inner.get();
+    held = std::move(inner);
+    i = at;
+  }
 };
 
-ValuePlace find_value(const arrow::Array& array, int64_t i) {
-  if (array.type_id() == Type::DICTIONARY && array.IsValid(i)) {
-    const auto& coded = as<arrow::DictionaryArray>(array);
-    const int64_t code = coded.GetValueIndex(i);
-    require(code >= 0 && code < coded.dictionary()->length(),
-            "a cell has the code {}, but its dictionary has {} values", code,
-            coded.dictionary()->length());
-    return {coded.dictionary(), coded.dictionary().get(), code};
+ValuePlace find_value(const arrow::Array& outer, int64_t row) {
+  ValuePlace at{nullptr, &outer, row};
+  while (true) {
+    if (at.array->type_id() == Type::DICTIONARY && at.array->IsValid(at.i)) {
+      const auto& coded = as<arrow::DictionaryArray>(*at.array);
+      const int64_t code = coded.GetValueIndex(at.i);
+      require(code >= 0 && code < coded.dictionary()->length(),
+              "a cell has the code {}, but its dictionary has {} values", code,
+              coded.dictionary()->length());
+      at.go(coded.dictionary(), code);
+    } else if (at.array->type_id() == Type::EXTENSION) {
+      const auto& extension = as<arrow::ExtensionArray>(*at.array);
+      at.is_uuid = extension.extension_type()->extension_name() == "arrow.uuid";
+      at.go(extension.storage(), at.i);
+    } else if (at.array->type_id() == Type::RUN_END_ENCODED) {
+      const auto& runs = as<arrow::RunEndEncodedArray>(*at.array);
+      const int64_t run =
+          arrow::ree_util::FindPhysicalIndex(arrow::ArraySpan(*runs.data()), at.i, runs.offset());
+      require(run >= 0 && run < runs.values()->length(),
+              "a cell is in run {}, but its column has {} runs", run, runs.values()->length());
+      at.go(runs.values(), run);
+    } else {
+      return at;
+    }
   }
-  if (array.type_id() == Type::EXTENSION) {
-    const std::shared_ptr<arrow::Array> storage = as<arrow::ExtensionArray>(array).storage();
-    return {storage, storage.get(), i};
-  }
-  return {nullptr, &array, i};
 }
 
-// Dates, decimals and all other types: as Arrow prints them.
+// 8-4-4-4-12 hexadecimal digits.
+std::string uuid_text(std::string_view bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<uint8_t>(bytes[i]));
+  }
+  return text;
+}
+
+// Dates, decimals and all other types: as Arrow prints them. A timestamp with a zone is in UTC,
+// which a Z at its end says; a duration has its unit.
 std::string other_text(const arrow::Array& array, int64_t i) {
+  if (array.type_id() == Type::DURATION) {
+    const auto unit = static_cast<const arrow::DurationType&>(*array.type()).unit();
+    constexpr const char* kUnits[] = {"s", "ms", "us", "ns"};
+    return fmt::format("{}{}", as<arrow::DurationArray>(array).Value(i),
+                       kUnits[static_cast<size_t>(unit)]);
+  }
   const auto scalar = array.GetScalar(i);
   check_arrow(scalar.status(), array.type()->ToString(), "reading a value");
   return scalar.ValueOrDie()->ToString();
@@ -169,10 +218,15 @@ std::string other_text(const arrow::Array& array, int64_t i) {
 Json json_of(const arrow::Array& array, int64_t i) {
   const ValuePlace at = find_value(array, i);
   if (at.array->IsNull(at.i)) return Json();
-  if (const auto bytes = bytes_of(*at.array, at.i)) return Json(*bytes);
+  if (const auto bytes = bytes_of(*at.array, at.i))
+    return at.is_uuid ? Json(uuid_text(*bytes)) : Json(*bytes);
   if (at.array->type_id() == Type::BOOL)
     return Json(as<arrow::BooleanArray>(*at.array).Value(at.i));
   if (const auto v = integer_of(*at.array, at.i)) return Json(*v);
+  if (at.array->type_id() == Type::UINT64) {
+    const uint64_t v = as<arrow::UInt64Array>(*at.array).Value(at.i);
+    return v > INT64_MAX ? Json(Json::LargeInt{std::to_string(v)}) : Json(v);
+  }
   if (at.array->type_id() == Type::DOUBLE) {
     return Json(as<arrow::DoubleArray>(*at.array).Value(at.i));
   }
@@ -187,6 +241,10 @@ Json json_of(const arrow::Array& array, int64_t i) {
 Cell cell_of(const arrow::Array& array, int64_t i, std::string& held) {
   const ValuePlace at = find_value(array, i);
   if (at.array->IsNull(at.i)) return {};
+  if (at.is_uuid) {
+    held = uuid_text(*bytes_of(*at.array, at.i));
+    return {held, Cell::Kind::kText};
+  }
   // The array of a dictionary lives as long as its batch, so its bytes need no copy.
   if (const auto bytes = bytes_of(*at.array, at.i)) return {*bytes, Cell::Kind::kText};
   if (at.array->type_id() == Type::BOOL) {
@@ -236,8 +294,21 @@ class BatchScan : public TableScan {
     for (const std::string& name : names_) {
       const std::shared_ptr<arrow::Array> array = batch_->GetColumnByName(name);
       require(array != nullptr, "{}: the column '{}' is missing or duplicate", path_, name);
+      check_extension(name);
       arrays_.push_back(array);
     }
+  }
+
+  // An extension that Arrow does not know comes as what stores it: pandas' periods as bare numbers.
+  // Text and lists of an extension are what they seem.
+  void check_extension(const std::string& name) const {
+    const auto field = batch_->schema()->GetFieldByName(name);
+    if (!field || !field->metadata() || !arrow::is_primitive(field->type()->id())) return;
+    const auto extension = field->metadata()->Get("ARROW:extension:name");
+    if (!extension.ok()) return;
+    throw UserError(fmt::format("{}: column '{}' has the type {}, which is not supported", path_,
+                                name, *extension),
+                    "write it as text (pandas: .astype(str)), or leave the column out");
   }
 
   FetchBatch fetch_;
