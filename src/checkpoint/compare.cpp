@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/new_threads.h"
+#include "checkpoint/checkpoint.h"
 
 namespace weft {
 namespace {
@@ -105,6 +107,10 @@ void compare_lists(const std::vector<LogicalTensor>& a, const std::vector<Logica
     out.differences.back().name = t.name;
     out.differences.back().fault = fmt::format("only in {}", side);
   };
+  // Every pair is compared by one of several threads; the differences keep the order of the names.
+  std::vector<std::pair<const LogicalTensor*, const LogicalTensor*>> pairs;
+  std::vector<TensorDifference> found;
+  const size_t begin = out.differences.size();
   size_t i = 0, j = 0;
   while (i < a.size() || j < b.size()) {
     if (j == b.size() || (i < a.size() && a[i].name < b[j].name)) {
@@ -112,11 +118,20 @@ void compare_lists(const std::vector<LogicalTensor>& a, const std::vector<Logica
     } else if (i == a.size() || b[j].name < a[i].name) {
       only(b[j++], "B");
     } else {
-      ++out.num_compared;
-      TensorDifference d = compare_tensors(a[i++], b[j++]);
-      if (!d.fault.empty() || d.num_different > 0) out.differences.push_back(std::move(d));
+      pairs.emplace_back(&a[i++], &b[j++]);
     }
   }
+  out.num_compared += static_cast<int64_t>(pairs.size());
+  found.resize(pairs.size());
+  run_on_new_threads(kReadThreads, pairs.size(), [&](size_t k) {
+    found[k] = compare_tensors(*pairs[k].first, *pairs[k].second);
+  });
+  for (TensorDifference& d : found) {
+    if (!d.fault.empty() || d.num_different > 0) out.differences.push_back(std::move(d));
+  }
+  std::stable_sort(out.differences.begin() + static_cast<std::ptrdiff_t>(begin),
+                   out.differences.end(),
+                   [](const auto& x, const auto& y) { return x.name < y.name; });
 }
 
 }  // namespace

@@ -6,14 +6,16 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/hash_stream.h"
+#include "base/new_threads.h"
+#include "checkpoint/checkpoint.h"
 
 namespace weft {
 namespace {
 
-std::string digest_line(const LogicalTensor& t, std::vector<std::byte>& buffer) {
+std::string digest_line(const LogicalTensor& t) {
   HashStream hash;
   const int64_t n = num_elements(t.shape), width = dtype_bytes(t.dtype);
-  buffer.resize(std::max(buffer.size(), static_cast<size_t>(std::min(n, kPieceElements) * width)));
+  std::vector<std::byte> buffer(static_cast<size_t>(std::min(n, kPieceElements) * width));
   for (int64_t at = 0; at < n; at += kPieceElements) {
     const int64_t end = std::min(n, at + kPieceElements);
     t.read(at, end, buffer.data());
@@ -26,12 +28,12 @@ std::string digest_line(const LogicalTensor& t, std::vector<std::byte>& buffer) 
 
 std::string digest_list(const std::vector<LogicalTensor>& tensors,
                         std::vector<std::string>& lines) {
+  std::vector<std::string> made(tensors.size());
+  run_on_new_threads(kReadThreads, tensors.size(),
+                     [&](size_t i) { made[i] = digest_line(tensors[i]); });
   std::string text;
-  std::vector<std::byte> buffer;
-  for (const LogicalTensor& t : tensors) {
-    lines.push_back(digest_line(t, buffer));
-    text += lines.back() + "\n";
-  }
+  for (const std::string& line : made) text += line + "\n";
+  lines.insert(lines.end(), made.begin(), made.end());
   return hash_hex(hash_text(text));
 }
 

@@ -3,13 +3,19 @@ file(GLOB commands CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cmd/*.cpp)
 find_package(CLI11 REQUIRED)
 add_library(weft_commands OBJECT ${commands})
 target_link_libraries(weft_commands PRIVATE weft_flags weft_verify CLI11::CLI11)
-add_executable(weft $<TARGET_OBJECTS:weft_commands>)
+# Of a function that several objects define, of std::string say, the linker takes the first copy for the whole program.
+# Rooms that handle data are compiled with full optimization, and come before those that are compiled with -O1.
+set(weft_first_objects "")
+foreach(room base tensor text io data comm checkpoint exec generate model)
+  list(APPEND weft_first_objects $<TARGET_OBJECTS:weft_${room}>)
+endforeach()
+add_executable(weft ${weft_first_objects} $<TARGET_OBJECTS:weft_commands>)
 target_link_libraries(weft PRIVATE weft_flags weft_verify)
 set_target_properties(weft PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 
 # The program of the wheel draws no pictures: Cairo brings 15 libraries, among them X11's, some of which need a newer glibc than everything
 # else. Defined here, the drawing functions of the archive are not linked, and Cairo with them.
-add_executable(weft_wheel EXCLUDE_FROM_ALL $<TARGET_OBJECTS:weft_commands> ${CMAKE_SOURCE_DIR}/src/track/plot_none.cpp)
+add_executable(weft_wheel EXCLUDE_FROM_ALL ${weft_first_objects} $<TARGET_OBJECTS:weft_commands> ${CMAKE_SOURCE_DIR}/src/track/plot_none.cpp)
 target_link_libraries(weft_wheel PRIVATE weft_flags weft_verify)
 target_link_options(weft_wheel PRIVATE -Wl,--as-needed)
 set_target_properties(weft_wheel PROPERTIES OUTPUT_NAME weft RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel/program)
@@ -38,8 +44,6 @@ endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/version.cpp PROPERTIES COMPILE_DEFINITIONS
   "WEFT_VERSION=\"${PROJECT_VERSION}\";WEFT_COMMIT=\"${commit}\";WEFT_COMPILER=\"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}\";WEFT_BACK_ENDS=\"${back_ends}\"")
 
-# Thin code: compiled fast. CLI11 is the heaviest header we have; the two files that include it are not worth optimising.
+# Thin code: compiled fast. CLI11 is the heaviest header we have: the two files that include it are compiled as one.
 weft_share_headers(weft_commands)
 target_compile_options(weft_commands PRIVATE $<$<CONFIG:Release>:-O1>)
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/command_line.cpp ${CMAKE_SOURCE_DIR}/src/cmd/command_options.cpp
-  PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "exec/lowest_gap.h"
 #include "graph/op_rule.h"
 
 namespace weft {
@@ -150,23 +151,12 @@ class Planner {
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return storages_[a].bytes > storages_[b].bytes; });
-    std::vector<size_t> placed;  // kept sorted by offset
+    LowestGap placed(static_cast<int>(nodes_.size()));
     for (size_t i : order) {
       Storage& s = storages_[i];
-      int64_t at = 0;
-      for (size_t j : placed) {
-        const Storage& other = storages_[j];
-        if (other.last < s.first || other.first > s.last) continue;
-        if (other.offset >= at + s.bytes) break;
-        at = std::max(at, other.offset + other.bytes);
-      }
-      s.offset = at;
-      plan_.step_bytes = std::max(plan_.step_bytes, at + s.bytes);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                     [&](size_t a, size_t b) {
-                                       return storages_[a].offset < storages_[b].offset;
-                                     }),
-                    i);
+      s.offset = placed.find({0, s.bytes, s.first, s.last});
+      plan_.step_bytes = std::max(plan_.step_bytes, s.offset + s.bytes);
+      placed.add({s.offset, s.bytes, s.first, s.last});
     }
   }
 

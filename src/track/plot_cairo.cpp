@@ -75,7 +75,7 @@ class Canvas {
   void draw_line(const std::vector<CurvePoint>& points, const Colour& colour, double alpha,
                  double width) {
     std::vector<std::pair<double, double>> places;
-    for (const CurvePoint& p : points) places.emplace_back(px(p.x), py(p.y));
+    for (const CurvePoint& p : keep_extremes(points)) places.emplace_back(px(p.x), py(p.y));
     pen_.line(places, colour, alpha, width);
   }
 
@@ -97,7 +97,7 @@ class Canvas {
 
   void draw_eval() {
     draw_line(curve_.eval, kEval, 0.5, 1.4);
-    for (const CurvePoint& p : curve_.eval) pen_.dot(px(p.x), py(p.y), 4.2, kEval);
+    for (const CurvePoint& p : keep_extremes(curve_.eval)) pen_.dot(px(p.x), py(p.y), 4.2, kEval);
   }
 
   void draw_words(const std::vector<CurvePoint>& line) {

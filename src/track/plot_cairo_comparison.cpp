@@ -83,7 +83,7 @@ class Canvas {
     draw_grid(upper_, ys, 0, ys.is_log() ? "loss (log)" : "loss");
     for (size_t i = 0; i < c_.curves.size(); ++i) {
       std::vector<std::pair<double, double>> places;
-      for (const CurvePoint& p : c_.curves[i].loss) {
+      for (const CurvePoint& p : keep_extremes(c_.curves[i].loss)) {
         places.emplace_back(px(p.x), upper_.bottom() - ys.place(p.y) * upper_.height);
       }
       // The base is drawn wide and pale below the others: equal curves can still be distinguished.
@@ -124,7 +124,8 @@ class Canvas {
     }
     for (size_t i = 0; i < c_.curves.size(); ++i) {
       std::vector<std::pair<double, double>> places;
-      for (const CurvePoint& p : c_.curves[i].difference) places.emplace_back(px(p.x), py(p.y));
+      for (const CurvePoint& p : keep_extremes(c_.curves[i].difference))
+        places.emplace_back(px(p.x), py(p.y));
       pen_.line(places, colour_of(i), 0.9, 1.6);
     }
     pen_.text((kLeft + kWidth - kRight) / 2, lower_.bottom() + 44, "step", 14, kSoft,

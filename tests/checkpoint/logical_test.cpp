@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 
 #include "base/byte_size.h"
 #include "base/error.h"
@@ -112,6 +115,31 @@ LogicalModel model_of(std::vector<LogicalTensor> weights) {
   LogicalModel model;
   model.weights = std::move(weights);
   return model;
+}
+
+// Two tensors of which each is read only once the reading of the other has begun.
+TEST(Compare, TensorsAreReadByThreads) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int num_begun = 0;
+  bool have_met = true;
+  const auto read = [&](int64_t begin, int64_t end, void* out) {
+    std::unique_lock lock(mutex);
+    ++num_begun;
+    changed.notify_all();
+    const auto both_begun = [&] { return num_begun >= 2; };
+    have_met = changed.wait_for(lock, std::chrono::seconds(20), both_begun) && have_met;
+    std::memset(out, 0, static_cast<size_t>(end - begin) * 4);
+  };
+  const LogicalModel model =
+      model_of({{"x", {3}, Dtype::kF32, read}, {"y", {5}, Dtype::kF32, read}});
+  const ModelDigest digest = digest_model(model);
+  EXPECT_TRUE(have_met);
+  ASSERT_EQ(digest.lines.size(), 2u);
+  EXPECT_TRUE(digest.lines[0].starts_with("x [3] ")) << digest.lines[0];
+  num_begun = 0;
+  EXPECT_EQ(compare_models(model, model).num_compared, 2);
+  EXPECT_TRUE(have_met);
 }
 
 TEST(Compare, BitsTypesAndNames) {

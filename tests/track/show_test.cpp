@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <regex>
 
 #include "base/error.h"
@@ -228,6 +229,39 @@ TEST(Plot, SmoothingKeepsAStraightLine) {
   for (const CurvePoint& p : smooth(line, true)) EXPECT_NEAR(p.y, std::exp(-p.x / 50), 1e-12);
 }
 
+// A million steps are drawn as some 2,000 points: neither the smoothing nor the picture's size
+// grows.
+TEST(Plot, ALongCurveIsThinnedAndKeepsItsExtremes) {
+  for (const int n : {100'000, 1'000'000}) {
+    LossCurve curve = falling(n);
+    curve.train[static_cast<size_t>(n / 3)].y = 50;
+    curve.train[static_cast<size_t>(n / 2)].y = -1;
+    const std::vector<CurvePoint> few = keep_extremes(curve.train);
+    EXPECT_LE(few.size(), 2000u);
+    EXPECT_EQ(few.front().x, 1);
+    EXPECT_EQ(few.back().x, n);
+    EXPECT_TRUE(std::is_sorted(few.begin(), few.end(),
+                               [](const auto& a, const auto& b) { return a.x < b.x; }));
+    const auto has = [&](double y) {
+      return std::any_of(few.begin(), few.end(), [&](const CurvePoint& p) { return p.y == y; });
+    };
+    EXPECT_TRUE(has(50));
+    EXPECT_TRUE(has(-1));
+    EXPECT_FALSE(has(51));
+    EXPECT_LE(smooth(curve.train, false).size(), 2000u);
+  }
+  const LossCurve short_curve = falling(2000);
+  EXPECT_EQ(keep_extremes(short_curve.train).size(), 2000u);
+}
+
+TEST(Plot, SmoothingALongCurveKeepsAStraightLine) {
+  std::vector<CurvePoint> line;
+  for (int i = 0; i < 30'011; ++i) line.push_back({double(i), 3.0 * i});
+  for (const CurvePoint& p : smooth(line, false)) EXPECT_NEAR(p.y, 3 * p.x, 1e-6);
+  for (CurvePoint& p : line) p.y = std::exp(-p.x / 5000);
+  for (const CurvePoint& p : smooth(line, true)) EXPECT_NEAR(p.y / std::exp(-p.x / 5000), 1, 1e-9);
+}
+
 TEST(Plot, PicturesArePngAndSvg) {
   const TempFolder folder;
   const auto png = folder.path() / "loss.png", svg = folder.path() / "loss.svg";
@@ -262,6 +296,33 @@ TEST(Plot, CurveIsReadFromMetrics) {
   ASSERT_EQ(curve.train.size(), 1u);
   ASSERT_EQ(curve.eval.size(), 1u);
   EXPECT_EQ(curve.eval[0].y, 1.5);
+}
+
+// Lines of another form than ours are read by the JSON parser, which reports what is none.
+TEST(Plot, LinesOfAnyFormAreRead) {
+  const TempFolder folder;
+  const auto path = folder.path() / "metrics.jsonl";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return read_loss_curve(path, "t");
+  };
+  const LossCurve curve = read(
+      "{\"step\": 1, \"loss\": 2.5e0, \"lr\": -1e-05}\n"
+      "{\"step\":2,\"loss\":null}\n"
+      "{\"note\": {\"loss\": 7}, \"step\": 3, \"loss\": 4}\n"
+      "{\"l\\u006fss\": 6, \"step\": 4}\n"
+      "{\"step\": 5, \"eval_loss\": 1.5, \"text\": \"\\\"loss\\\": 9\"}\n"
+      "{\"mean_loss\": 3}\n"
+      "{\"step\": 6, \"loss\": 1");
+  ASSERT_EQ(curve.train.size(), 3u);
+  EXPECT_EQ(curve.train[0].y, 2.5);
+  EXPECT_EQ(curve.train[1].y, 4);
+  EXPECT_EQ(curve.train[2].y, 6);
+  ASSERT_EQ(curve.eval.size(), 1u);
+  EXPECT_EQ(curve.eval[0].y, 1.5);
+  for (const char* bad :
+       {"{\"step\": 1, \"loss\": 1-2}\n", "{\"step\": 1\n", "{\"loss\": 1}}\n", "x\n"})
+    EXPECT_THROW(read(bad), UserError) << bad;
 }
 
 }  // namespace
