@@ -7,12 +7,12 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "tests/cmd/run_program.h"
+#include "tests/cmd/run_weft.h"
 
 namespace weft {
 namespace {
 
-using testing::Outcome;
+using testing::Ended;
 using testing::run_weft;
 using testing::TemporaryFolder;
 namespace fs = std::filesystem;
@@ -46,7 +46,7 @@ TEST_F(CacheCommand, ListsEntries) {
             std::string::npos)
       << run_weft("cache").out;
   make("0123456789abcdef", 3 << 20);
-  const Outcome text = run_weft("cache");
+  const Ended text = run_weft("cache");
   EXPECT_EQ(text.exit_code, 0) << text.err;
   for (const char* part : {"0123456789abcdef", "/data/wiki.txt and 2 more, 12,345 rows", "3 MiB",
                            "speeds.json", "total 3 MiB"}) {
@@ -61,7 +61,7 @@ TEST_F(CacheCommand, ListsEntries) {
   EXPECT_GT(json.at("caches").as_array()[0].at("last_used").as_int(), 0);
   EXPECT_EQ(json.at("speeds").as_array().size(), 1u);
   ::setenv("WEFT_CACHE_MAX", "lots", 1);
-  const Outcome wrong = run_weft("cache");
+  const Ended wrong = run_weft("cache");
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("WEFT_CACHE_MAX \"lots\": wanted a number and its unit"),
             std::string::npos)
@@ -72,10 +72,10 @@ TEST_F(CacheCommand, ListsEntries) {
 TEST_F(CacheCommand, NamesAreSafeForATerminal) {
   const fs::path folder = make("0123456789abcdef", 100);
   std::ofstream(folder / "about") << R"({"files": "a\u001b[31m\u009b2Jb.txt", "rows": 3})";
-  const Outcome text = run_weft("cache");
+  const Ended text = run_weft("cache");
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
   EXPECT_NE(text.out.find("a\\x1b[31m\\xc2\\x9b2Jb.txt, 3 rows"), std::string::npos) << text.out;
-  const Outcome json = run_weft("cache --json");
+  const Ended json = run_weft("cache --json");
   EXPECT_EQ(json.out.find('\x1b'), std::string::npos);
   EXPECT_EQ(json.out.find("\xc2\x9b"), std::string::npos);
   const Json caches = parse_json(json.out, "output").at("caches");
@@ -88,7 +88,7 @@ TEST_F(CacheCommand, ClearsAllThatIsNotOpen) {
   const fs::path idle = make("0123456789abcdef", 100), open = make("fedcba9876543210", 100);
   const int fd = ::open((open / "used").c_str(), O_RDWR);
   ASSERT_EQ(::flock(fd, LOCK_SH), 0);
-  Outcome cleared = run_weft("cache --clear");
+  Ended cleared = run_weft("cache --clear");
   EXPECT_EQ(cleared.exit_code, 0) << cleared.err;
   EXPECT_NE(cleared.out.find("kept " + open.string() + ": a process has it open"),
             std::string::npos)

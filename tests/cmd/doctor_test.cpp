@@ -5,12 +5,12 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "tests/cmd/run_program.h"
+#include "tests/cmd/run_weft.h"
 
 namespace weft {
 namespace {
 
-using testing::Outcome;
+using testing::Ended;
 using testing::run_weft;
 using testing::TemporaryFolder;
 
@@ -32,7 +32,7 @@ TEST(DoctorCommand, ReportsTheMachineAndStoresSpeeds) {
   EXPECT_TRUE(std::filesystem::exists(cache / "weft/speeds.json"));
   const Json after = parse_json(run_weft("doctor --json").out, "output");
   EXPECT_EQ(after.at("speeds"), measured.at("speeds"));
-  const Outcome text = run_weft("doctor");
+  const Ended text = run_weft("doctor");
   EXPECT_NE(text.out.find("GFLOP/s"), std::string::npos) << text.out;
 }
 
@@ -54,7 +54,7 @@ TEST(DoctorCommand, ReportsTheProgram) {
 TEST(DoctorCommand, UnknownEnvironmentValuesAreRejected) {
   for (const char* name : {"WEFT_COMM", "WEFT_CUDNN"}) {
     ::setenv(name, "nonsense", 1);
-    const Outcome told = run_weft("doctor");
+    const Ended told = run_weft("doctor");
     ::unsetenv(name);
     EXPECT_EQ(told.exit_code, 2) << name;
     EXPECT_NE(told.err.find(std::string(name) + "=nonsense, wanted "), std::string::npos)
@@ -79,14 +79,14 @@ TEST(DoctorCommand, BadCachesAreNotFatal) {
     for (const char* name : {"weft/speeds.json", "weft/speeds-gpu.json"}) {
       std::ofstream(cache / name) << text;
     }
-    const Outcome told = run_weft("doctor --json");
+    const Ended told = run_weft("doctor --json");
     ASSERT_EQ(told.exit_code, 0) << text << told.err;
     EXPECT_TRUE(parse_json(told.out, "output").at("speeds").is_null()) << text;
     EXPECT_TRUE(parse_json(told.out, "output").at("gpu_speeds").is_null()) << text;
   }
   std::filesystem::remove_all(cache / "weft");
   std::ofstream(cache / "weft") << "a file where the folder should be";
-  const Outcome measured = run_weft("doctor --measure --json");
+  const Ended measured = run_weft("doctor --measure --json");
   EXPECT_EQ(measured.exit_code, 0) << measured.err;
   EXPECT_NE(measured.err.find("speeds of the CPU could not be stored"), std::string::npos)
       << measured.err;

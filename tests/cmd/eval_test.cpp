@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "tests/cmd/run_program.h"
+#include "tests/cmd/run_weft.h"
 
 namespace weft {
 namespace {
 
-using testing::Outcome;
+using testing::Ended;
 using testing::run_weft;
 using testing::TemporaryFolder;
 
@@ -18,7 +18,7 @@ TEST(EvalCommand, WarnsOfChangedRows) {
       << "name: e\nstorage: " << folder.path().string()
       << "\nmodel: {path: tests/golden/data/tiny_llama/model}\ndata: {train: [rows], eval: ["
       << (folder / "rows.txt").string() << "], tokenizer: bytes, seq_length: 64}\n";
-  const Outcome got =
+  const Ended got =
       run_weft("eval --json --set launch.threads=1 " + (folder / "run.yaml").string());
   ASSERT_EQ(got.exit_code, 0) << got.err;
   EXPECT_EQ(parse_json(got.out, "output").at("rows").as_int(), 2);
@@ -39,7 +39,7 @@ TEST(EvalCommand, GpuIsUsedOrRejected) {
       << "], tokenizer: bytes, seq_length: 64, source: '{q}', target: '{a}'}\n";
   const std::string words =
       "eval --json " + (folder / "run.yaml").string() + " --set launch.device=";
-  const Outcome cpu = run_weft(words + "cpu"), gpu = run_weft(words + "cuda");
+  const Ended cpu = run_weft(words + "cpu"), gpu = run_weft(words + "cuda");
   ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
   if (testing::weft_has_gpu()) {
     ASSERT_EQ(gpu.exit_code, 0) << gpu.err;
@@ -55,7 +55,7 @@ TEST(EvalCommand, GpuIsUsedOrRejected) {
 
 TEST(EvalCommand, TheDeviceIsAKey) {
   for (const char* words : {"eval run.yaml --device cuda", "train --device=gpu run.yaml"}) {
-    const Outcome got = run_weft(words);
+    const Ended got = run_weft(words);
     EXPECT_EQ(got.exit_code, 2) << words;
     EXPECT_NE(got.err.find("--set launch.device=cuda"), std::string::npos) << got.err;
   }

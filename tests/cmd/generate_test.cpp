@@ -8,14 +8,14 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
 #include "io/hf_folder.h"
-#include "tests/cmd/run_program.h"
+#include "tests/cmd/run_weft.h"
 #include "text/tokenizer.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::Ended;
 using testing::run_weft;
 using testing::TemporaryFolder;
 
@@ -31,14 +31,14 @@ class GenerateCommand : public ::testing::Test {
       std::ofstream(folder_ / name) << bytes;
     }
   }
-  Outcome generate(const std::string& words, const std::string& input = "") const {
+  Ended generate(const std::string& words, const std::string& input = "") const {
     return run_weft("generate '" + folder_.path().string() + "' " + words, input);
   }
   TemporaryFolder folder_;
 };
 
 TEST_F(GenerateCommand, EveryInputYieldsTheSameContinuation) {
-  const Outcome got = generate("--prompt hello --max-new-tokens 12");
+  const Ended got = generate("--prompt hello --max-new-tokens 12");
   ASSERT_EQ(got.exit_code, 0) << got.err;
   EXPECT_TRUE(got.out.ends_with("\n"));
   EXPECT_GT(got.out.size(), 1u);
@@ -59,16 +59,16 @@ TEST_F(GenerateCommand, ALongPromptReachesEveryRank) {
   for (int i = 0; i < 8; ++i) prompt += long_token + " ";
   prompt += "\n";
   const std::string words = "--max-new-tokens 6 --json --device cpu --threads 1";
-  const Outcome one = generate(words, prompt + "\n");
+  const Ended one = generate(words, prompt + "\n");
   ASSERT_EQ(one.exit_code, 0) << one.err;
   EXPECT_EQ(parse_json(one.out, "one").at("prompt").as_string(), prompt);
-  const Outcome two = generate(words + " --set parallel.tp=2", prompt + "\n");
+  const Ended two = generate(words + " --set parallel.tp=2", prompt + "\n");
   ASSERT_EQ(two.exit_code, 0) << two.err;
   EXPECT_EQ(two.out, one.out);
 }
 
 TEST_F(GenerateCommand, JsonHoldsPromptTextAndIds) {
-  const Outcome got = generate("--prompt hello --max-new-tokens 12 --json");
+  const Ended got = generate("--prompt hello --max-new-tokens 12 --json");
   ASSERT_EQ(got.exit_code, 0) << got.err;
   const Json json = parse_json(got.out, "output");
   EXPECT_EQ(json.at("prompt").as_string(), "hello");
@@ -82,13 +82,13 @@ TEST_F(GenerateCommand, JsonHoldsPromptTextAndIds) {
 TEST_F(GenerateCommand, PromptsYieldOneLineEachInOrder) {
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "a\nsecond one\r\nc";
-  const Outcome got = generate("--max-new-tokens 9 --json --prompts " + file);
+  const Ended got = generate("--max-new-tokens 9 --json --prompts " + file);
   std::istringstream lines(got.out);
   std::vector<std::string> prompts;
   for (std::string line; std::getline(lines, line);) {
     const Json json = parse_json(line, "line");
     prompts.push_back(json.at("prompt").as_string());
-    const Outcome alone = generate("--max-new-tokens 9 --json --prompt '" + prompts.back() + "'");
+    const Ended alone = generate("--max-new-tokens 9 --json --prompt '" + prompts.back() + "'");
     EXPECT_EQ(alone.out, line + "\n");
   }
   EXPECT_EQ(prompts, (std::vector<std::string>{"a", "second one", "c"}));
@@ -99,7 +99,7 @@ TEST_F(GenerateCommand, PromptsYieldOneLineEachInOrder) {
 TEST_F(GenerateCommand, AFileWithoutPromptsIsRefused) {
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "";
-  const Outcome got = generate("--prompts " + file);
+  const Ended got = generate("--prompts " + file);
   EXPECT_EQ(got.exit_code, 2);
   EXPECT_NE(got.err.find("no prompts in " + file), std::string::npos) << got.err;
   EXPECT_EQ(got.out, "");
@@ -108,17 +108,17 @@ TEST_F(GenerateCommand, AFileWithoutPromptsIsRefused) {
 // So hot that every byte is as likely as any other: a fifth of them are control characters.
 TEST_F(GenerateCommand, TheModelCannotControlATerminal) {
   const std::string words = "--temperature 1000 --seed 5 --max-new-tokens 200 --prompt x";
-  const Outcome piped = generate(words);
+  const Ended piped = generate(words);
   ASSERT_EQ(piped.exit_code, 0) << piped.err;
   const std::string obeyed = printable(piped.out);
   ASSERT_NE(obeyed, piped.out) << "nothing to escape";
   // Where it computes is printed under auto, on the same terminal.
   const std::string model = "generate '" + folder_.path().string() + "' --device cpu ";
-  EXPECT_EQ(testing::run_weft_on_terminal(model + words).out, obeyed);
+  EXPECT_EQ(testing::run_weft_on_terminal(model + words), obeyed);
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "x\n";
   const std::string lines = "--temperature 1000 --seed 5 --max-new-tokens 200 --prompts " + file;
-  EXPECT_EQ(testing::run_weft_on_terminal(model + lines).out, printable(generate(lines).out));
+  EXPECT_EQ(testing::run_weft_on_terminal(model + lines), printable(generate(lines).out));
 }
 
 TEST_F(GenerateCommand, SamplingIsReproducibleBySeed) {
@@ -144,13 +144,13 @@ TEST_F(GenerateCommand, CheckpointAndRunDirectoryAreModelsToo) {
   write_checkpoint(checkpoint_path(run, 3), slices, Json(Json::Object{}), side_files);
   const std::string words = " --prompt hello --max-new-tokens 12 --json";
   const std::string wanted = generate(words).out;
-  const Outcome got = run_weft("generate " + run.string() + words);
+  const Ended got = run_weft("generate " + run.string() + words);
   EXPECT_EQ(got.out, wanted) << got.err;
   EXPECT_EQ(run_weft("generate " + checkpoint_path(run, 3).string() + words).out, wanted);
 }
 
 TEST_F(GenerateCommand, StopsAtThePositionsWithAMessage) {
-  const Outcome got = generate("--max-new-tokens 2000 --json --prompt " + std::string(505, 'a'));
+  const Ended got = generate("--max-new-tokens 2000 --json --prompt " + std::string(505, 'a'));
   ASSERT_EQ(got.exit_code, 0) << got.err;
   const size_t made = parse_json(got.out, "output").at("ids").as_array().size();
   EXPECT_LE(made, 8u);  // 512 that are fed, and one that is not
@@ -168,12 +168,12 @@ TEST_F(GenerateCommand, WrongInputIsRefused) {
       {"--prompts no-such-file", "no-such-file"},
   };
   for (const auto& [words, wanted] : cases) {
-    const Outcome got = generate(words);
+    const Ended got = generate(words);
     EXPECT_EQ(got.exit_code, 2) << words << "\n" << got.err;
     EXPECT_NE(got.err.find(wanted), std::string::npos) << words << "\n" << got.err;
   }
   fs::remove(folder_ / "tokenizer.json");
-  const Outcome without = generate("--prompt a");
+  const Ended without = generate("--prompt a");
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_NE(without.err.find("has no tokenizer"), std::string::npos) << without.err;
   EXPECT_NE(without.err.find("--tokenizer bytes"), std::string::npos) << without.err;
@@ -184,7 +184,7 @@ TEST_F(GenerateCommand, WrongInputIsRefused) {
 TEST_F(GenerateCommand, ABadPromptIsLocated) {
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "a\n\nc\n";
-  Outcome got = generate("--prompts " + file);
+  Ended got = generate("--prompts " + file);
   EXPECT_EQ(got.exit_code, 2);
   EXPECT_NE(got.err.find(file + ":2 is empty"), std::string::npos) << got.err;
   std::ofstream(file) << "a\nb\n" << std::string(600, 'x') << "\n";
@@ -203,7 +203,7 @@ TEST_F(GenerateCommand, DamagedWeightsAreNamed) {
   Json changed = config;
   changed.set("intermediate_size", config.at("intermediate_size").as_int() + 8);
   std::ofstream(folder_ / "config.json") << changed.dump();
-  const Outcome got = generate("--prompt a");
+  const Ended got = generate("--prompt a");
   EXPECT_EQ(got.exit_code, 2);
   EXPECT_NE(got.err.find("has shape"), std::string::npos) << got.err;
 }
@@ -213,10 +213,10 @@ TEST_F(GenerateCommand, GpuIsUsedOrRejected) {
   const std::string file = (folder_ / "prompts").string();
   std::ofstream(file) << "a\nsecond one\nthe third prompt of them\n";
   const std::string words = "--max-new-tokens 12 --json --prompts " + file + " --device ";
-  const Outcome cpu = generate(words + "cpu");
+  const Ended cpu = generate(words + "cpu");
   ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
   EXPECT_EQ(generate(words + "auto").out, cpu.out);
-  const Outcome gpu = generate(words + "cuda");
+  const Ended gpu = generate(words + "cuda");
   if (testing::weft_has_gpu()) {
     EXPECT_EQ(gpu.out, cpu.out) << gpu.err;
   } else {
@@ -227,7 +227,7 @@ TEST_F(GenerateCommand, GpuIsUsedOrRejected) {
   }
   EXPECT_EQ(generate(words + "tpu").exit_code, 2);
   for (const char* word : {"gpu", "cuda:0"}) {
-    const Outcome other = generate(words + word);
+    const Ended other = generate(words + word);
     EXPECT_EQ(other.exit_code, 2);
     EXPECT_NE(other.err.find("did you mean \"cuda\"?"), std::string::npos) << other.err;
   }

@@ -8,12 +8,12 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "io/torch_writer.h"
-#include "tests/cmd/run_program.h"
+#include "tests/cmd/run_weft.h"
 
 namespace weft {
 namespace {
 
-using testing::Outcome;
+using testing::Ended;
 using testing::run_weft;
 using testing::TemporaryFolder;
 
@@ -33,7 +33,7 @@ TEST(Inspect, BinaryFilesAreNamedNotPrinted) {
   for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i);
   for (const char* name : {"weights.bin", "other.model", "rows.txt", "noname"}) {
     write(folder / name, bytes);
-    const Outcome o = run_weft("inspect '" + (folder / name).string() + "'");
+    const Ended o = run_weft("inspect '" + (folder / name).string() + "'");
     EXPECT_EQ(o.exit_code, 0) << name << o.err;
     EXPECT_TRUE(is_printable(o.out)) << name;
     EXPECT_NE(o.out.find("kind: zip archive"), std::string::npos) << o.out;
@@ -44,7 +44,7 @@ TEST(Inspect, BinaryFilesAreNamedNotPrinted) {
 TEST(Inspect, ControlCharactersOfRowsAreEscaped) {
   const TemporaryFolder folder;
   write(folder / "a.txt", "red \x1b[31m and \x07 bell\n");
-  const Outcome o = run_weft("inspect '" + (folder / "a.txt").string() + "'");
+  const Ended o = run_weft("inspect '" + (folder / "a.txt").string() + "'");
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_TRUE(is_printable(o.out)) << o.out;
   EXPECT_NE(o.out.find("red \\x1b[31m and \\x07 bell"), std::string::npos) << o.out;
@@ -55,15 +55,15 @@ TEST(Inspect, ControlCharactersInMessagesAreEscaped) {
   const TemporaryFolder folder;
   const std::string bad = "col\x1b[2J\xC2\x9B";
   write(folder / "a.csv", bad + "," + bad + "\n1,2\n");  // the message quotes the column
-  const Outcome o = run_weft("inspect '" + (folder / "a.csv").string() + "'");
+  const Ended o = run_weft("inspect '" + (folder / "a.csv").string() + "'");
   EXPECT_EQ(o.exit_code, 2) << o.err;
   EXPECT_TRUE(is_printable(o.err)) << o.err;
   EXPECT_NE(o.err.find("col\\x1b[2J\\xc2\\x9b"), std::string::npos) << o.err;
-  const Outcome path = run_weft("inspect './no\x1b[31m\xffsuch'");
+  const Ended path = run_weft("inspect './no\x1b[31m\xffsuch'");
   EXPECT_EQ(path.exit_code, 2);
   EXPECT_NE(path.err.find("no\\x1b[31m\\xffsuch"), std::string::npos) << path.err;
   write(folder / "b.jsonl", "{\"text\": \"a\\u009b \\u007f\"}\n");
-  const Outcome json = run_weft("inspect --json '" + (folder / "b.jsonl").string() + "'");
+  const Ended json = run_weft("inspect --json '" + (folder / "b.jsonl").string() + "'");
   EXPECT_NE(json.out.find("a\\u009b \\u007f"), std::string::npos) << json.out;
   EXPECT_EQ(parse_json(json.out, "inspect").at("first_row").at("text").as_string(),
             "a\xC2\x9B \x7f");
@@ -74,14 +74,14 @@ TEST(Inspect, TokenizerFilesAreTokenizers) {
   write(folder / "vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
   write(folder / "merges.txt", "#version: 0.2\na b\n");
   for (const char* name : {"vocab.json", "merges.txt"}) {
-    const Outcome o = run_weft("inspect --json '" + (folder / name).string() + "'");
+    const Ended o = run_weft("inspect --json '" + (folder / name).string() + "'");
     ASSERT_EQ(o.exit_code, 0) << o.err;
     const Json found = parse_json(o.out, "inspect");
     EXPECT_EQ(found.at("kind").as_string(), std::string("tokenizer of ") + name);
     EXPECT_EQ(found.at("num_ids").as_int(), 4);  // and <|endoftext|>
   }
   write(folder / "spiece.model", "\n\x0e\n\x05 cut");
-  const Outcome cut = run_weft("inspect '" + (folder / "spiece.model").string() + "'");
+  const Ended cut = run_weft("inspect '" + (folder / "spiece.model").string() + "'");
   EXPECT_EQ(cut.exit_code, 2) << cut.out;
   EXPECT_NE(cut.err.find("spiece.model"), std::string::npos) << cut.err;
 }
@@ -104,7 +104,7 @@ TEST(Inspect, VerifyChecksFilesOfTorch) {
   const auto verify = [&](const std::filesystem::path& path) {
     return run_weft("inspect --json --verify '" + path.string() + "'");
   };
-  const Outcome sound = verify(folder.path());
+  const Ended sound = verify(folder.path());
   ASSERT_EQ(sound.exit_code, 0) << sound.err;
   const Json::Array files = parse_json(sound.out, "verify").at("file").as_array();
   ASSERT_EQ(files.size(), 2u);
@@ -118,7 +118,7 @@ TEST(Inspect, VerifyChecksFilesOfTorch) {
   bytes[at + 9] ^= 4;
   write(folder / "a.pt", bytes);
   for (const auto& path : {folder / "a.pt", folder.path()}) {
-    const Outcome damaged = verify(path);
+    const Ended damaged = verify(path);
     EXPECT_EQ(damaged.exit_code, 1) << damaged.out;
     EXPECT_NE(damaged.err.find("a.pt: member \"archive/data/0\" has the checksum"),
               std::string::npos)
@@ -140,7 +140,7 @@ TEST(Inspect, RunFileThatCannotTrainYetShowsItsBatches) {
                                  "/rows.jsonl]\n  tokenizer: bytes\n  seq_length: 8\n"
                                  "train: {optimizer: adamw8bit, global_batch: 2, steps: 1}\n");
   const std::string file = "'" + at + "/run.yaml'";
-  const Outcome o = run_weft("inspect --json --set data.shuffle=false " + file);
+  const Ended o = run_weft("inspect --json --set data.shuffle=false " + file);
   ASSERT_EQ(o.exit_code, 0) << o.err;
   const Json found = parse_json(o.out, "inspect");
   EXPECT_EQ(found.at("not_built").as_array()[0].as_string(), "train.optimizer: adamw8bit");
@@ -169,7 +169,7 @@ TEST(Inspect, RunFileShowsTheTextAndItsLabels) {
       "ask\n\u27E6y\x1b"
       "es<|endoftext|>\u27E7";
   const std::string second = "b\n\u27E6\xC3\xA9<|endoftext|>\u27E7";
-  const auto rows_of = [](const Outcome& o) {
+  const auto rows_of = [](const Ended& o) {
     EXPECT_EQ(o.exit_code, 0) << o.err;
     return parse_json(o.out, "inspect").at("batches").as_array()[0].at("rows").as_array();
   };
@@ -181,7 +181,7 @@ TEST(Inspect, RunFileShowsTheTextAndItsLabels) {
                                        file))
                           .at(0);
   EXPECT_EQ(packed.at("texts"), Json(Json::Array{first, second}));
-  const Outcome plain = run_weft("inspect " + file);
+  const Ended plain = run_weft("inspect " + file);
   EXPECT_TRUE(is_printable(plain.out)) << plain.out;
   EXPECT_NE(
       plain.out.find("    text:\n      ask\n      \u27E6y\\x1bes<|endoftext|>\u27E7\n    ids: ["),
@@ -203,7 +203,7 @@ TEST(Inspect, FolderWithOnlyAConfigurationShowsTheShape) {
             "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
             "vocab_size": 10, "tie_word_embeddings": true})");
   const std::string path = "'" + folder.path().string() + "'";
-  const Outcome o = run_weft("inspect --json " + path);
+  const Ended o = run_weft("inspect --json " + path);
   ASSERT_EQ(o.exit_code, 0) << o.err;
   const Json found = parse_json(o.out, "inspect");
   EXPECT_EQ(found.at("hidden_size").as_int(), 8);
@@ -216,12 +216,12 @@ TEST(Inspect, FolderWithOnlyAConfigurationShowsTheShape) {
 TEST(Inspect, FolderOfRowsIsData) {
   const TemporaryFolder folder;
   const std::string path = "'" + folder.path().string() + "'";
-  const Outcome empty = run_weft("inspect " + path);
+  const Ended empty = run_weft("inspect " + path);
   EXPECT_EQ(empty.exit_code, 2);
   EXPECT_NE(empty.err.find("holds no model"), std::string::npos) << empty.err;
   write(folder / "a.txt", "one\ntwo\n");
   write(folder / "b.jsonl", "{\"text\": \"three\"}\n");
-  const Outcome o = run_weft("inspect --json " + path);
+  const Ended o = run_weft("inspect --json " + path);
   ASSERT_EQ(o.exit_code, 0) << o.err;
   EXPECT_EQ(parse_json(o.out, "inspect").at("rows").as_int(), 3);
 }
@@ -232,7 +232,7 @@ TEST(Inspect, OptionsWithoutEffectAreRejected) {
   write(folder / "run.yaml", "name: x\n");
   write(folder / "b.model", std::string("PK\x03\x04\0\0", 6));
   const auto expect = [&](const char* words, const char* file, const char* told) {
-    const Outcome o =
+    const Ended o =
         run_weft(std::string("inspect ") + words + " '" + (folder / file).string() + "'");
     EXPECT_EQ(o.exit_code, 2) << words << o.out;
     EXPECT_NE(o.err.find(told), std::string::npos) << words << o.err;
@@ -244,7 +244,7 @@ TEST(Inspect, OptionsWithoutEffectAreRejected) {
   expect("--rows 2", "b.model", "neither data nor a run file");
   expect("--text '{text}'", "a.txt", "--text requires --tokenizer");
   expect("--rows -1", "a.txt", "--rows: wanted a whole number >= 0, got -1");
-  const Outcome diff = run_weft("verify --max-diff -1 --layouts 'dp=1; tp=2' run.yaml");
+  const Ended diff = run_weft("verify --max-diff -1 --layouts 'dp=1; tp=2' run.yaml");
   EXPECT_NE(diff.err.find("--max-diff: wanted a number >= 0, got -1"), std::string::npos)
       << diff.err;
   EXPECT_EQ(run_weft("inspect --rows 1 --tokenizer bytes --text '{text}' '" +
@@ -254,7 +254,7 @@ TEST(Inspect, OptionsWithoutEffectAreRejected) {
 }
 
 TEST(Inspect, AMistypedPathIsNotAHubName) {
-  const Outcome o = run_weft("inspect ./rowz.jsonl");
+  const Ended o = run_weft("inspect ./rowz.jsonl");
   EXPECT_EQ(o.exit_code, 2);
   EXPECT_NE(o.err.find("there is no folder or file ./rowz.jsonl"), std::string::npos) << o.err;
   EXPECT_EQ(o.err.find("hf download"), std::string::npos) << o.err;

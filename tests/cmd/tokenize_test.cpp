@@ -1,12 +1,12 @@
 // tests/cmd/tokenize_test.cpp: text to ids and back from every input.
 #include <gtest/gtest.h>
 
-#include "tests/cmd/run_program.h"
+#include "tests/cmd/run_weft.h"
 
 namespace weft {
 namespace {
 
-using testing::Outcome;
+using testing::Ended;
 using testing::run_weft;
 using testing::TemporaryFolder;
 
@@ -33,19 +33,19 @@ TEST(TokenizeCommand, LinesOfJson) {
   const TemporaryFolder folder;
   const std::string rows = (folder / "rows").string(), ids = (folder / "ids").string();
   std::ofstream(rows) << "\"a\\nb\"\n\"\"\n\"\u00e9\"\n";
-  const Outcome there = run_weft("tokenize bytes --jsonl " + rows);
+  const Ended there = run_weft("tokenize bytes --jsonl " + rows);
   EXPECT_EQ(there.out, "97 10 98\n\n195 169\n");
   std::ofstream(ids) << there.out;
   EXPECT_EQ(run_weft("tokenize bytes --decode --jsonl " + ids).out,
             "\"a\\nb\"\n\"\"\n\"\u00e9\"\n");
   std::ofstream(rows) << "\"a\"\n[1]\n";
-  const Outcome bad = run_weft("tokenize bytes --jsonl " + rows);
+  const Ended bad = run_weft("tokenize bytes --jsonl " + rows);
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_NE(bad.err.find("line 2 holds array, wanted a string"), std::string::npos) << bad.err;
 }
 
 TEST(TokenizeCommand, TableShowsBytes) {
-  const Outcome got = run_weft("tokenize bytes --text='a\u00e9<|endoftext|>'");
+  const Ended got = run_weft("tokenize bytes --text='a\u00e9<|endoftext|>'");
   EXPECT_NE(got.out.find("97  \"a\"\n"), std::string::npos) << got.out;
   EXPECT_NE(got.out.find("195  bytes c3\n"), std::string::npos) << got.out;
   EXPECT_NE(got.out.find("256  \"<|endoftext|>\"  special\n"), std::string::npos) << got.out;
@@ -53,7 +53,7 @@ TEST(TokenizeCommand, TableShowsBytes) {
 }
 
 TEST(TokenizeCommand, BadUtf8IsRepairedWithAWarning) {
-  const Outcome got = run_weft("tokenize bytes --ids", "a\xff");
+  const Ended got = run_weft("tokenize bytes --ids", "a\xff");
   EXPECT_EQ(got.exit_code, 0);
   EXPECT_EQ(got.out, "97 239 191 189\n");
   EXPECT_NE(got.err.find("standard input is not all UTF-8"), std::string::npos) << got.err;
@@ -63,7 +63,7 @@ TEST(TokenizeCommand, BadUtf8IsRepairedWithAWarning) {
 TEST(TokenizeCommand, AFolderWithoutTokenizerHasAHint) {
   const TemporaryFolder folder;
   std::ofstream(folder / "config.json") << "{}";
-  const Outcome got = run_weft("tokenize '" + folder.path().string() + "' --text=a");
+  const Ended got = run_weft("tokenize '" + folder.path().string() + "' --text=a");
   EXPECT_EQ(got.exit_code, 2);
   EXPECT_NE(got.err.find("has no tokenizer"), std::string::npos) << got.err;
   EXPECT_NE(got.err.find("weft tokenize bytes"), std::string::npos) << got.err;
@@ -75,7 +75,7 @@ TEST(TokenizeCommand, WrongInputIsRefused) {
        {"tokenize bytes --decode --text=x", "tokenize bytes --decode --text=257",
         "tokenize bytes --decode --text=99999999999", "tokenize bytes --text=a --file=b",
         "tokenize bytes --ids --decode --text=1", "tokenize no/such/folder --text=a", "tokenize"}) {
-    const Outcome got = run_weft(words);
+    const Ended got = run_weft(words);
     EXPECT_EQ(got.exit_code, 2) << words << "\n" << got.err;
     EXPECT_EQ(got.out, "") << words;
   }

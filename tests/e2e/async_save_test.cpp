@@ -13,8 +13,6 @@
 namespace weft::testing {
 namespace {
 
-const char* const kLayouts[] = {"parallel.dp=1", "parallel.dp=2", "parallel.tp=2"};
-
 std::vector<std::string> many_saves(const TinyRun& run, const std::string& name,
                                     const std::string& layout) {
   return {"name=" + name,      layout,
@@ -23,25 +21,46 @@ std::vector<std::string> many_saves(const TinyRun& run, const std::string& name,
           "train.eval_every=4"};
 }
 
-TEST(AsyncSave, TheStateOfItsStepWhateverTrainingDoesMeanwhile) {
-  for (const char* layout : kLayouts) {
-    const TinyRun run;
-    for (const char* async : {"true", "false"}) {
-      std::vector<std::string> sets = many_saves(run, async, layout);
-      sets.push_back(std::string("checkpoint.async=") + async);
-      run.train_well(sets);
-    }
-    for (const int64_t step : {18, 19, 20})
-      EXPECT_EQ(hash_of(run.checkpoint(step, "true")), hash_of(run.checkpoint(step, "false")))
-          << layout << " " << step;
-    EXPECT_EQ(hash_of(run.dir("true") / "checkpoints/best"),
-              hash_of(run.dir("false") / "checkpoints/best"));
-    EXPECT_EQ(metric_texts(run.dir("true"), "loss"), metric_texts(run.dir("false"), "loss"));
-    // Those of the 20 steps, and of each best.
-    EXPECT_EQ(event_lines(run.dir("true"), "checkpoint").size(),
-              event_lines(run.dir("false"), "checkpoint").size());
+class AsyncSaveIn : public ::testing::TestWithParam<Variant> {
+ protected:
+  const TinyRun run_;
+  const std::string layout_ = GetParam().sets[0];
+};
+
+TEST_P(AsyncSaveIn, TheStateOfItsStepWhateverTrainingDoesMeanwhile) {
+  for (const char* async : {"true", "false"}) {
+    std::vector<std::string> sets = many_saves(run_, async, layout_);
+    sets.push_back(std::string("checkpoint.async=") + async);
+    run_.train_well(sets);
   }
+  for (const int64_t step : {18, 19, 20})
+    EXPECT_EQ(hash_of(run_.checkpoint(step, "true")), hash_of(run_.checkpoint(step, "false")))
+        << step;
+  EXPECT_EQ(hash_of(run_.dir("true") / "checkpoints/best"),
+            hash_of(run_.dir("false") / "checkpoints/best"));
+  EXPECT_EQ(metric_texts(run_.dir("true"), "loss"), metric_texts(run_.dir("false"), "loss"));
+  // Those of the 20 steps, and of each best.
+  EXPECT_EQ(event_lines(run_.dir("true"), "checkpoint").size(),
+            event_lines(run_.dir("false"), "checkpoint").size());
 }
+
+// The disk fails for the first saves in the background; the run goes on and the last is there.
+TEST_P(AsyncSaveIn, AFailingDiskIsReportedAndRetried) {
+  const Ended ended = run_to_end(
+      run_.words("train", {layout_, "train.steps=6", "checkpoint.every=1", "checkpoint.keep=9"}),
+      {.env = fault_env("write:EIO:rank-00000.safetensors:1:2")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_parts(ended.err, {"the checkpoint of step 1 could not be written"});
+  EXPECT_FALSE(std::filesystem::exists(run_.checkpoint(1)));
+  EXPECT_TRUE(std::filesystem::exists(run_.checkpoint(6)));
+  EXPECT_GE(event_lines(run_.dir(), "error").size(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, AsyncSaveIn,
+                         ::testing::Values(Variant{"one", {"parallel.dp=1"}},
+                                           Variant{"dp2", {"parallel.dp=2"}},
+                                           Variant{"tp2", {"parallel.tp=2"}}),
+                         kVariantName);
 
 TEST(AsyncSave, IsTheDefaultAndSaysSo) {
   const TinyRun run;
@@ -74,23 +93,6 @@ TEST(AsyncSave, KilledAtAnyMomentAWholeCheckpointIsFound) {
   EXPECT_EQ(hash_of(run.dir("killed")), hash_of(run.dir("whole")));
   EXPECT_EQ(metric_texts(run.dir("killed"), "loss"), metric_texts(run.dir("whole"), "loss"));
   EXPECT_TRUE(event_lines(run.dir("killed"), "damaged").empty());
-}
-
-// The disk fails for the first saves in the background; the run goes on and the last is there.
-TEST(AsyncSave, AFailingDiskIsReportedAndRetried) {
-  for (const char* layout : {"parallel.dp=1", "parallel.dp=2"}) {
-    const TinyRun run;
-    StartOptions options;
-    options.env = fault_env("write:EIO:rank-00000.safetensors:1:2");
-    const Ended ended = run_to_end(
-        run.words("train", {layout, "train.steps=6", "checkpoint.every=1", "checkpoint.keep=9"}),
-        options);
-    EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    expect_parts(ended.err, {"the checkpoint of step 1 could not be written"});
-    EXPECT_FALSE(std::filesystem::exists(run.checkpoint(1)));
-    EXPECT_TRUE(std::filesystem::exists(run.checkpoint(6)));
-    EXPECT_GE(event_lines(run.dir(), "error").size(), 1u);
-  }
 }
 
 // What the other rank has written of a save that failed takes no space afterwards.

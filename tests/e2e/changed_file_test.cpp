@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <tuple>
 
 #include "tests/e2e/disturbed_run.h"
 
@@ -16,6 +17,7 @@ struct Change {
   void (*make)(const TinyRun& run);
   std::vector<std::string> parts;  // of the message
 };
+std::ostream& operator<<(std::ostream& out, const Change& c) { return out << c.name; }
 
 std::string long_rows() {
   std::string rows;  // more than is kept in memory
@@ -31,50 +33,57 @@ fs::path in_cache(const TinyRun& run, const std::string& name) {
   return {};
 }
 
-TEST(ChangedFile, IsNamedAndTheLastStepIsSaved) {
-  const Change changes[] = {
-      {"cut",
-       [](const TinyRun& run) { fs::resize_file(run / "train.txt", 5'000'000); },
-       {"train.txt changed while it was in use: it had 9009000 bytes, now 5000000"}},
-      {"written",
-       [](const TinyRun& run) {
-         std::fstream(run / "train.txt", std::ios::in | std::ios::out) << "other words";
-       },
-       {"train.txt changed while it was in use: it had 9009000 bytes, now 9009000, with another"}},
-      {"replaced",
-       [](const TinyRun& run) {
-         run.write("other.txt", "another file\n");
-         fs::rename(run / "other.txt", run / "train.txt");
-       },
-       {"train.txt changed while it was in use: it had 9009000 bytes, now 13"}},
-      {"index",
-       [](const TinyRun& run) { fs::resize_file(in_cache(run, "index"), 0); },
-       {"/index changed while it was in use: it had ", " bytes, now 0"}},
-      {"tokens",
-       [](const TinyRun& run) { fs::resize_file(in_cache(run, "tokens"), 0); },
-       {"/tokens changed while it was in use"}},
-  };
-  for (const char* ranks : {"parallel.dp=1", "parallel.dp=2"}) {
-    for (const Change& change : changes) {
-      const TinyRun run;
-      run.write("train.txt", long_rows());
-      const StartOptions options{.file_bytes = RLIM_INFINITY,
-                                 .env = {{"WEFT_CACHE", (run / "cache").string()}}};
-      Program program(
-          run.words("train", {"train.steps=1000000", "checkpoint.every=1000000", ranks}), options);
-      // All blocks of the cache have been read by then; new ones would be rebuilt.
-      ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "tiny") > 150; }));
-      change.make(run);
-      const Ended ended = program.wait(60);
-      EXPECT_EQ(ended.exit_code, 1) << change.name << ranks << ended.signal << ended.err;
-      expect_parts(ended.err, change.parts);
-      const auto steps = static_cast<int64_t>(num_steps(run, "tiny"));
-      expect_parts(ended.err,
-                   {fmt::format("saved at step {}, before the rows that failed", steps)});
-      EXPECT_TRUE(fs::exists(run.checkpoint(steps) / "COMMITTED")) << change.name;
-    }
-  }
+const Change kChanges[] = {
+    {"cut",
+     [](const TinyRun& run) { fs::resize_file(run / "train.txt", 5'000'000); },
+     {"train.txt changed while it was in use: it had 9009000 bytes, now 5000000"}},
+    {"written",
+     [](const TinyRun& run) {
+       std::fstream(run / "train.txt", std::ios::in | std::ios::out) << "other words";
+     },
+     {"train.txt changed while it was in use: it had 9009000 bytes, now 9009000, with another"}},
+    {"replaced",
+     [](const TinyRun& run) {
+       run.write("other.txt", "another file\n");
+       fs::rename(run / "other.txt", run / "train.txt");
+     },
+     {"train.txt changed while it was in use: it had 9009000 bytes, now 13"}},
+    {"index",
+     [](const TinyRun& run) { fs::resize_file(in_cache(run, "index"), 0); },
+     {"/index changed while it was in use: it had ", " bytes, now 0"}},
+    {"tokens",
+     [](const TinyRun& run) { fs::resize_file(in_cache(run, "tokens"), 0); },
+     {"/tokens changed while it was in use"}},
+};
+
+class ChangedFileIn : public ::testing::TestWithParam<std::tuple<const char*, Change>> {};
+
+TEST_P(ChangedFileIn, IsNamedAndTheLastStepIsSaved) {
+  const auto& [ranks, change] = GetParam();
+  const TinyRun run;
+  run.write("train.txt", long_rows());
+  const StartOptions options{.env = {{"WEFT_CACHE", (run / "cache").string()}}};
+  Program program(run.words("train", {"train.steps=1000000", "checkpoint.every=1000000", ranks}),
+                  options);
+  // All blocks of the cache have been read by then; new ones would be rebuilt.
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "tiny") > 150; }));
+  change.make(run);
+  const Ended ended = program.wait(60);
+  EXPECT_EQ(ended.exit_code, 1) << change.name << ranks << ended.signal << ended.err;
+  expect_parts(ended.err, change.parts);
+  const auto steps = static_cast<int64_t>(num_steps(run, "tiny"));
+  expect_parts(ended.err, {fmt::format("saved at step {}, before the rows that failed", steps)});
+  EXPECT_TRUE(fs::exists(run.checkpoint(steps) / "COMMITTED")) << change.name;
 }
+
+std::string name_of_change(const ::testing::TestParamInfo<ChangedFileIn::ParamType>& p) {
+  return fmt::format("{}_dp{}", std::get<1>(p.param).name, std::get<0>(p.param)[12]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ChangedFileIn,
+                         ::testing::Combine(::testing::Values("parallel.dp=1", "parallel.dp=2"),
+                                            ::testing::ValuesIn(kChanges)),
+                         name_of_change);
 
 // Its rows are in memory, but the next start would find other ones.
 TEST(ChangedFile, ASmallOneToo) {

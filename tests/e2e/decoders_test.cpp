@@ -2,6 +2,8 @@
 // generate.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "io/safetensors.h"
 #include "tests/e2e/tiny_run.h"
 #include "tests/tiny_decoders.h"
@@ -33,17 +35,6 @@ TEST_P(DecoderRun, IsInspectedPlannedAndTrained) {
   EXPECT_EQ(final_folder.at("parameters").as_int(), parameters);
 }
 
-// Rows padded, packed and of several lengths; dropout where the family has it.
-TEST_P(DecoderRun, ExactLayoutsAgree) {
-  for (const char* layout : {"pad", "dynamic", "pack"}) {
-    const Ended ended = run_to_end(
-        run_.words("verify", {"parallel.mode=exact", std::string("data.layout=") + layout},
-                   {"--layouts", "dp=1; tp=2; dp=2,tp=2,shard=zero3", "--steps", "3", "--out",
-                    (run_ / (std::string("verify-") + layout)).string()}));
-    EXPECT_EQ(ended.exit_code, 0) << layout << ended.out << ended.err;
-  }
-}
-
 // From the weights that a run wrote.
 TEST_P(DecoderRun, FinalStartsAnotherRun) {
   run_.train_well({"train.steps=2"});
@@ -66,6 +57,28 @@ TEST_P(DecoderRun, GeneratesOnOneRankAndOnTwo) {
   EXPECT_EQ(ids(run_.dir() / "final", "2"), one);
   EXPECT_EQ(ids(run_.checkpoint(2), "2"), one);
 }
+
+// Rows padded, packed and of several lengths; dropout where the family has it.
+class DecoderRunRows : public ::testing::TestWithParam<std::tuple<TinyDecoder, const char*>> {};
+
+TEST_P(DecoderRunRows, ExactLayoutsAgree) {
+  const auto& [family, rows] = GetParam();
+  const TinyRun run;
+  run.write("model/config.json", family.config);
+  const Ended ended =
+      run_to_end(run.words("verify", {"parallel.mode=exact", std::string("data.layout=") + rows},
+                           {"--layouts", "dp=1; tp=2; dp=2,tp=2,shard=zero3", "--steps", "3",
+                            "--out", (run / "verify").string()}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DecoderRunRows,
+                         ::testing::Combine(::testing::ValuesIn(tiny_decoders()),
+                                            ::testing::Values("pad", "dynamic", "pack")),
+                         [](const auto& p) {
+                           return std::string(std::get<0>(p.param).name) + "_" +
+                                  std::get<1>(p.param);
+                         });
 
 // Published GPT-2 files have h.0. for transformer.h.0., and the masks of attention.
 TEST(Gpt2Run, ReadsFilesWithoutTheBasePrefix) {

@@ -10,13 +10,6 @@
 
 namespace weft::testing {
 
-std::vector<pid_t> children_of(pid_t pid) {
-  std::istringstream words(slurp(fmt::format("/proc/{0}/task/{0}/children", pid)));
-  std::vector<pid_t> found;
-  for (pid_t child = 0; words >> child;) found.push_back(child);
-  return found;
-}
-
 bool is_any_left(const TinyRun& run) {
   bool is_left = false;
   DIR* proc = ::opendir("/proc");

@@ -8,7 +8,6 @@
 
 namespace weft::testing {
 
-std::vector<pid_t> children_of(pid_t pid);
 bool is_any_left(const TinyRun& run);  // a process of one of its runs
 size_t num_steps(const TinyRun& run, const std::string& name);
 size_t num_events(const TinyRun& run, const std::string& name, const char* event);

@@ -14,38 +14,38 @@ std::vector<std::string> losses(const TinyRun& run, const std::string& name) {
   return metric_texts(run.dir(name), "loss");
 }
 
-TEST(Dropout, VerifyFindsTheSameBitsInEveryLayoutOfRows) {
-  for (const char* layout : {"pad", "dynamic", "pack"}) {
-    const TinyRun run;
-    run.change_config("attention_dropout", 0.1);
-    const Ended ended = run_to_end(run.words(
-        "verify",
-        {"parallel.mode=exact", "parallel.exact_dp=4", std::string("data.layout=") + layout,
-         "data.eval=[" + (run / "eval.txt").string() + "]"},
-        {"--layouts", "dp=1; dp=2; dp=4,shard=zero3; tp=2; dp=2,tp=2,shard=zero2", "--steps", "4",
-         "--out", (run / "verify").string()}));
-    EXPECT_EQ(ended.exit_code, 0) << layout << ended.out << ended.err;
-  }
+class DropoutIn : public ::testing::TestWithParam<const char*> {
+ protected:
+  DropoutIn() { run_.change_config("attention_dropout", 0.1); }
+
+  const TinyRun run_;
+  const Words exact_ = {"parallel.mode=exact", "parallel.exact_dp=4",
+                        std::string("data.layout=") + GetParam()};
+};
+
+TEST_P(DropoutIn, EveryLayoutHasTheSameBits) {
+  const Ended ended = run_to_end(
+      run_.words("verify", with(exact_, {"data.eval=[" + (run_ / "eval.txt").string() + "]"}),
+                 {"--layouts", "dp=1; dp=2; dp=4,shard=zero3; tp=2; dp=2,tp=2,shard=zero2",
+                  "--steps", "4", "--out", (run_ / "verify").string()}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
 }
 
 // Over two epoch ends, stopped in the middle of each, resumed in another layout.
-TEST(Dropout, StopsAndOtherLayoutsChangeNothing) {
-  for (const char* layout : {"pad", "pack"}) {
-    const TinyRun run;
-    run.change_config("attention_dropout", 0.1);
-    const Words exact = {"parallel.mode=exact", "parallel.exact_dp=4",
-                         std::string("data.layout=") + layout};
-    run.train_well(with(exact, {"name=whole", "train.steps=12"}));
-    const std::vector<Words> places = {
-        {"parallel.dp=2", "train.micro_batch=1"}, {}, {"parallel.dp=2", "parallel.tp=2"}};
-    for (const int step : {3, 7, 12}) {
-      run.train_well(with(with(exact, {"name=parts", fmt::format("train.steps={}", step)}),
-                          places[static_cast<size_t>(step) % places.size()]));
-    }
-    EXPECT_EQ(losses(run, "whole"), losses(run, "parts")) << layout;
-    EXPECT_EQ(hash_of(run.dir("whole")), hash_of(run.dir("parts"))) << layout;
+TEST_P(DropoutIn, StopsAndOtherLayoutsChangeNothing) {
+  run_.train_well(with(exact_, {"name=whole", "train.steps=12"}));
+  const std::vector<Words> places = {
+      {"parallel.dp=2", "train.micro_batch=1"}, {}, {"parallel.dp=2", "parallel.tp=2"}};
+  for (const int step : {3, 7, 12}) {
+    run_.train_well(with(with(exact_, {"name=parts", fmt::format("train.steps={}", step)}),
+                         places[static_cast<size_t>(step) % places.size()]));
   }
+  EXPECT_EQ(losses(run_, "whole"), losses(run_, "parts"));
+  EXPECT_EQ(hash_of(run_.dir("whole")), hash_of(run_.dir("parts")));
 }
+
+INSTANTIATE_TEST_SUITE_P(Rows, DropoutIn, ::testing::Values("pad", "dynamic", "pack"),
+                         [](const auto& p) { return std::string(p.param); });
 
 // It need not be in the run file: config.json has it.
 TEST(Dropout, TheEffectiveDropoutIsPrintedAtTheStart) {

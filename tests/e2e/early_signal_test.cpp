@@ -44,7 +44,7 @@ TEST(EarlySignal, EndsARunThatWaitsForItsRows) {
   for (int i = 0; i < 9000; ++i) rows += std::string(1000, static_cast<char>('a' + i % 26)) + "\n";
   run.write("train.txt", rows);
   const std::filesystem::path cache = run / "cache";
-  const StartOptions options{.file_bytes = RLIM_INFINITY, .env = {{"WEFT_CACHE", cache.string()}}};
+  const StartOptions options{.env = {{"WEFT_CACHE", cache.string()}}};
   ASSERT_EQ(
       run_to_end(run.words("train", {"name=first", "train.steps=1", "data.layout=pack"}), options)
           .exit_code,

@@ -115,7 +115,7 @@ TEST(Elastic, ANodeThatDoesNotComeIsDoneWithout) {
 TEST(Elastic, ANodeWaitsWhereNothingCanBeSaved) {
   const TinyRun run;
   StartOptions options = kOnLo;
-  options.env.merge(fault_env("write:ENOSPC:checkpoints/step-"));
+  options.env.merge(fault_env("write:ENOSPC:checkpoints/step-;write:wait20:metrics.jsonl"));
   NodeRun nodes(run, "nodes",
                 with(kExactNodes, {"train.steps=100000", "checkpoint.every=0",
                                    "launch.elastic=true", "launch.join_timeout_s=1"}),
@@ -142,7 +142,8 @@ TEST(Elastic, GrowthWaitsForAStepAfterARecovery) {
   NodeRun nodes(run, "nodes",
                 with(kExactNodes, {"train.steps=100000", "checkpoint.every=0",
                                    "launch.elastic=true", "launch.snapshot_every=1",
-                                   "launch.join_timeout_s=1", "launch.hang_timeout_s=60"}));
+                                   "launch.join_timeout_s=1", "launch.hang_timeout_s=60"}),
+                2, slowly(kOnLo));
   nodes.find_endpoint();
   ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "nodes") > 6; }));
   const std::vector<pid_t> before = nodes.ranks_of(0);
@@ -226,7 +227,8 @@ TEST(Elastic, ANodeThatJoinsAgainIsTakenBackWithNothingLost) {
   const TinyRun run;
   NodeRun nodes(
       run, "nodes",
-      with(kExactNodes, {"train.steps=100000", "launch.elastic=true", "data.shuffle=true"}));
+      with(kExactNodes, {"train.steps=100000", "launch.elastic=true", "data.shuffle=true"}), 2,
+      slowly(kOnLo));
   nodes.join();
   const auto changes = [&] { return event_lines(run.dir("nodes"), "layout"); };
   const auto has = [&](size_t count) {

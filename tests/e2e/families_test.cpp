@@ -5,13 +5,11 @@
 
 #include "io/hf_folder.h"
 #include "tests/e2e/tiny_run.h"
+#include "tests/tiny_decoders.h"
 
 namespace weft::testing {
 namespace {
 
-constexpr const char* kBloom = R"({"architectures": ["BloomForCausalLM"], "model_type": "bloom",
-  "hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 260, "hidden_dropout": 0.1,
-  "attention_dropout": 0.1})";
 constexpr const char* kT5 = R"({"architectures": ["T5ForConditionalGeneration"], "model_type": "t5",
   "is_encoder_decoder": true, "d_model": 32, "d_kv": 12, "d_ff": 56, "num_layers": 2, "num_heads": 4,
   "vocab_size": 260, "relative_attention_num_buckets": 8, "dropout_rate": 0.1, "pad_token_id": 0,
@@ -20,7 +18,7 @@ constexpr const char* kT5 = R"({"architectures": ["T5ForConditionalGeneration"],
 class Family : public ::testing::TestWithParam<const char*> {
  protected:
   Family() {
-    run_.write("model/config.json", is_t5() ? kT5 : kBloom);
+    run_.write("model/config.json", is_t5() ? kT5 : kTinyBloom);
     std::string rows;
     for (int i = 0; i < 30; ++i) {
       const auto text = [i](int n) {

@@ -19,10 +19,11 @@ std::string event_text(const TinyRun& run, const char* event, const char* key) {
 // The others miss it, its stack is read, and it is replaced.
 TEST(Hang, AStoppedRankIsFoundAndReplaced) {
   const TinyRun run;
-  const std::vector<std::string> layout = {"parallel.dp=2", "launch.hang_timeout_s=1"};
+  const std::vector<std::string> layout = {"parallel.dp=2", "launch.hang_timeout_s=1",
+                                           "train.steps=120"};
   run.train_well(sets_of(run, "calm", layout));
   Program program(run.words("train", sets_of(run, "hit", layout)));
-  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 40; }));
+  ASSERT_TRUE(program.wait_until([&] { return num_steps(run, "hit") > 20; }));
   const pid_t rank = children_of(program.pid()).at(1);
   ::kill(rank, SIGSTOP);
   const Ended ended = program.wait();

@@ -42,21 +42,25 @@ Variables of_torch(int rank, int size) { return torch(rank, size); }
 const std::vector<std::string> kFour = {"parallel.mode=exact", "parallel.dp=2", "parallel.tp=2",
                                         "parallel.shard=zero3"};
 
-TEST(Launched, RanksHaveTheBitsOfTheSupervisorsRanks) {
+class LaunchedBy : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LaunchedBy, RanksHaveTheBitsOfTheSupervisorsRanks) {
   const TinyRun run;
+  const std::string name = GetParam();
   run.train_well(with(kFour, {"name=own"}));
-  for (const std::string name : {"torch", "mpi"}) {
-    const auto variables = name == "mpi" ? open_mpi : of_torch;
-    const Ranks ranks = start(run, with(kFour, {"name=" + name}), 4, variables);
-    for (const auto& rank : ranks) {
-      const Ended ended = rank->wait();
-      EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    }
-    EXPECT_EQ(hash_of(run.dir(name)), hash_of(run.dir("own")));
-    EXPECT_EQ(metric_texts(run.dir(name), "loss"), metric_texts(run.dir("own"), "loss"));
-    EXPECT_FALSE(std::filesystem::exists(run / ("runs/." + name + ".rendezvous")));
+  const Ranks ranks =
+      start(run, with(kFour, {"name=" + name}), 4, name == "mpi" ? open_mpi : of_torch);
+  for (const auto& rank : ranks) {
+    const Ended ended = rank->wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
   }
+  EXPECT_EQ(hash_of(run.dir(name)), hash_of(run.dir("own")));
+  EXPECT_EQ(metric_texts(run.dir(name), "loss"), metric_texts(run.dir("own"), "loss"));
+  EXPECT_FALSE(std::filesystem::exists(run / ("runs/." + name + ".rendezvous")));
 }
+
+INSTANTIATE_TEST_SUITE_P(Launchers, LaunchedBy, ::testing::Values("torch", "mpi"),
+                         [](const auto& p) { return std::string(p.param); });
 
 // Two machines with two ranks each, which are one.
 Variables of_two_nodes(int rank, int size) {
@@ -99,32 +103,36 @@ TEST(Launched, AMissingRankIsNamed) {
   expect_parts(ended.err, {"of 2 ranks (WORLD_SIZE), these did not come within 1 s: 1"});
 }
 
-TEST(Launched, ADeadRankEndsTheOthersWith75AndTheNextStartResumes) {
+class LaunchedAndKilled : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(LaunchedAndKilled, ADeadRankEndsTheOthersWith75AndTheNextStartResumes) {
   const TinyRun run;
+  const size_t dead = GetParam();
   const auto sets = with(kFour, {"train.steps=60", "checkpoint.every=5"});
   run.train_well(with(sets, {"name=own"}));
-  for (const size_t dead : {0u, 3u}) {
-    const auto hit = with(sets, {"name=hit" + std::to_string(dead)});
-    const auto dir = run.dir("hit" + std::to_string(dead));
-    Ranks ranks = start(run, hit, 4, of_torch);
-    ASSERT_TRUE(ranks[0]->wait_until([&] { return metric_texts(dir, "loss").size() > 12; }));
-    ranks[dead]->send(SIGKILL);
-    for (size_t i = 0; i < 4; ++i) {
-      const Ended ended = ranks[i]->wait(30);
-      if (i == dead) {
-        EXPECT_EQ(ended.signal, SIGKILL);
-      } else {
-        EXPECT_EQ(ended.exit_code, 75) << i << ended.err;
-      }
+  const auto hit = with(sets, {"name=hit"});
+  const auto dir = run.dir("hit");
+  Ranks ranks = start(run, hit, 4, of_torch);
+  ASSERT_TRUE(ranks[0]->wait_until([&] { return metric_texts(dir, "loss").size() > 12; }));
+  ranks[dead]->send(SIGKILL);
+  for (size_t i = 0; i < 4; ++i) {
+    const Ended ended = ranks[i]->wait(30);
+    if (i == dead) {
+      EXPECT_EQ(ended.signal, SIGKILL);
+    } else {
+      EXPECT_EQ(ended.exit_code, 75) << i << ended.err;
     }
-    // Only rank 0 writes into the run's directory.
-    EXPECT_EQ(event_lines(dir, "rank failed").size(), dead == 0 ? 0u : 1u);
-    ranks = start(run, hit, 4, of_torch);
-    for (const auto& rank : ranks) EXPECT_EQ(rank->wait().exit_code, 0);
-    EXPECT_EQ(hash_of(dir / "final"), hash_of(run.dir("own") / "final"));
-    EXPECT_EQ(metric_texts(dir, "loss"), metric_texts(run.dir("own"), "loss"));
   }
+  // Only rank 0 writes into the run's directory.
+  EXPECT_EQ(event_lines(dir, "rank failed").size(), dead == 0 ? 0u : 1u);
+  ranks = start(run, hit, 4, of_torch);
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait().exit_code, 0);
+  EXPECT_EQ(hash_of(dir / "final"), hash_of(run.dir("own") / "final"));
+  EXPECT_EQ(metric_texts(dir, "loss"), metric_texts(run.dir("own"), "loss"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Rank, LaunchedAndKilled, ::testing::Values(0, 3),
+                         ::testing::PrintToStringParamName());
 
 TEST(Launched, ASignalToOneRankIsSavedByAll) {
   const TinyRun run;

@@ -13,12 +13,6 @@ constexpr const char* kLlama70B = R"({"architectures": ["LlamaForCausalLM"], "hi
     "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
     "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192})";
 
-int count_parts(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
-  return count;
-}
-
 // Below a second; the deadline is ten times that, and more under load.
 constexpr double kDeadline = 20;
 
@@ -26,14 +20,15 @@ TEST(Memory, ALargeModelIsRefusedBeforeItIsAllocated) {
   const TinyRun run;
   run.write("model/config.json", kLlama70B);
   for (const char* dp : {"parallel.dp=1", "parallel.dp=2"}) {
-    Program program(run.words("train", {dp, "parallel.shard=zero3", "launch.device=cpu"}));
-    const Ended ended = program.wait(kDeadline);
+    const Ended ended =
+        Program(run.words("train", {dp, "parallel.shard=zero3", "launch.device=cpu"}))
+            .wait(kDeadline);
     EXPECT_EQ(ended.exit_code, 2) << ended.err;
     expect_parts(ended.err, {"error: the run needs ", " GiB of memory",
                              " is available: ", "no layout fits: 70,553,706,496 parameters",
                              "weft plan RUN", "--force trains anyway"});
-    EXPECT_EQ(count_parts(ended.err, "error: "), 1) << ended.err;
-    EXPECT_LT(program.peak_anonymous_bytes(), int64_t{200} << 20);
+    EXPECT_EQ(count(ended.err, "error: "), 1) << ended.err;
+    EXPECT_LT(ended.peak_bytes, int64_t{200} << 20);
     EXPECT_FALSE(std::filesystem::exists(run.dir()));
   }
   // A plan may be for another machine.
@@ -58,7 +53,7 @@ TEST(Memory, LimitsOfTheShellAreRefusedOrForced) {
     EXPECT_EQ(ended.exit_code, 2) << ended.err;
     expect_parts(ended.err, {"error: a process of the run needs ", " GiB of address space",
                              "ulimit -v of 2.0 GiB leaves ", "set train.micro_batch: "});
-    EXPECT_EQ(count_parts(ended.err, "error: "), 1) << ended.err;
+    EXPECT_EQ(count(ended.err, "error: "), 1) << ended.err;
     EXPECT_FALSE(std::filesystem::exists(run.dir()));
   }
   const Ended forced = run_to_end(

@@ -33,13 +33,6 @@ std::string log_of(const TinyRun& run, int rank) {
   return slurp(run.dir("hit") / fmt::format("log/rank-{:05}.log", rank));
 }
 
-size_t count(const std::string& text, const std::string& words) {
-  size_t found = 0;
-  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
-    ++found;
-  return found;
-}
-
 // The second node's agent keeps nothing of the first node's. A rank of that node dies: memory has
 // all that is needed. The node is lost: it has not.
 TEST(NodesMemory, NoneForCopiesOfAnotherNode) {
@@ -113,10 +106,10 @@ TEST(NodesMemory, NoneForTheSlotsOfOneNodesRanks) {
   const Ended train = nodes.train().wait(), second = spare->wait();
   EXPECT_EQ(train.exit_code, 0) << train.err;
   EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_EQ(count(train.err, "rank 2 has no memory for snapshots: cannot map "), 2u)
+  EXPECT_EQ(count(train.err, "rank 2 has no memory for snapshots: cannot map "), 2)
       << train.err;  // of both starts in which that node takes part
   expect_parts(train.err, {"; where a rank dies, all start from a checkpoint"});
-  EXPECT_EQ(count(train.err, "continuing from the newest checkpoint, "), 2u) << train.err;
+  EXPECT_EQ(count(train.err, "continuing from the newest checkpoint, "), 2) << train.err;
   EXPECT_EQ(num_events(run, "hit", "recovered"), 0u) << train.err;
   EXPECT_EQ(num_events(run, "hit", "node_lost"), 1u) << train.err;
   const std::vector<Json> started = event_lines(run.dir("hit"), "started");

@@ -33,29 +33,36 @@ void expect_good_end(NodeRun& nodes, const TinyRun& run, const std::string& name
   EXPECT_FALSE(is_any_left(run));
 }
 
-// shard: none spreads the state over the slots of both nodes; tp 2 keeps replicas on both.
-TEST(NodesSurvive, KilledRanksChangeNothing) {
-  const std::vector<std::string> layouts[] = {
-      {"parallel.dp=2", "parallel.tp=2", "parallel.mode=exact"},
-      {"parallel.dp=4", "train.micro_batch=1"},
-      {"parallel.dp=4", "train.micro_batch=1", "parallel.shard=zero3", "parallel.mode=exact",
-       "launch.snapshot_every=7"}};
+class NodesSurviveIn : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(NodesSurviveIn, KilledRanksChangeNothing) {
   std::mt19937 dice(3);
-  for (const std::vector<std::string>& layout : layouts) {
-    const TinyRun run;
-    const std::vector<std::string> more = sets_of(run, "calm", layout);
-    run.train_well(more);
-    NodeRun nodes(run, "hit", more);
-    nodes.join();
-    for (int kills = 0; kills < 3 && kill_one(nodes, run, "hit", dice);) ++kills;
-    expect_good_end(nodes, run, "hit");
-  }
+  const TinyRun run;
+  const std::vector<std::string> more =
+      sets_of(run, "calm", with({"train.steps=80"}, GetParam().sets));
+  run.train_well(more);
+  NodeRun nodes(run, "hit", more);
+  nodes.join();
+  for (int kills = 0; kills < 3 && kill_one(nodes, run, "hit", dice);) ++kills;
+  expect_good_end(nodes, run, "hit");
 }
+
+// Without a shard the state is spread over the slots of both nodes; tp 2 keeps replicas on both.
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, NodesSurviveIn,
+    ::testing::Values(Variant{"dp4", {"parallel.dp=4", "train.micro_batch=1"}},
+                      Variant{"exact_tp2",
+                              {"parallel.dp=2", "parallel.tp=2", "parallel.mode=exact"}},
+                      Variant{"exact_zero3",
+                              {"parallel.dp=4", "train.micro_batch=1", "parallel.shard=zero3",
+                               "parallel.mode=exact", "launch.snapshot_every=7"}}),
+    kVariantName);
 
 TEST(NodesSurvive, SeveralAtOnceAndDuringRecovery) {
   const TinyRun run;
   const std::vector<std::string> more =
-      sets_of(run, "calm", {"parallel.dp=4", "train.micro_batch=1", "parallel.shard=zero3"});
+      sets_of(run, "calm",
+              {"parallel.dp=4", "train.micro_batch=1", "parallel.shard=zero3", "train.steps=100"});
   run.train_well(more);
   std::mt19937 dice(5);
   NodeRun nodes(run, "hit", more);
@@ -73,8 +80,9 @@ TEST(NodesSurvive, SeveralAtOnceAndDuringRecovery) {
 // Found by the others' deadline; it does not park, so its agent kills it.
 TEST(NodesSurvive, ARankThatHangsIsReplaced) {
   const TinyRun run;
-  const std::vector<std::string> more =
-      sets_of(run, "calm", {"parallel.dp=4", "train.micro_batch=1", "launch.hang_timeout_s=2"});
+  const std::vector<std::string> more = sets_of(
+      run, "calm",
+      {"parallel.dp=4", "train.micro_batch=1", "launch.hang_timeout_s=2", "train.steps=80"});
   run.train_well(more);
   NodeRun nodes(run, "hit", more);
   nodes.join();
@@ -95,37 +103,41 @@ TEST(NodesSurvive, ARankThatHangsIsReplaced) {
 
 // kill -9 of an agent, of either node: a spare, or the first node's next agent, gets the slots from
 // the partner, and the others keep their processes.
-TEST(NodesSurvive, ALostNodeIsReplacedFromItsPartnersMemory) {
-  for (const std::vector<std::string>& layout :
-       {std::vector<std::string>{"parallel.shard=zero3", "parallel.mode=exact"},
-        std::vector<std::string>{}}) {
-    const TinyRun run;
-    std::vector<std::string> more = {"parallel.dp=4", "train.micro_batch=1"};
-    more.insert(more.end(), layout.begin(), layout.end());
-    more = sets_of(run, "calm", more);
-    run.train_well(more);
-    NodeRun nodes(run, "hit", more);
-    nodes.join();
-    ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 5; }));
-    const std::unique_ptr<Program> spare = nodes.new_agent();
-    const std::vector<pid_t> kept = nodes.ranks_of(0);
-    ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 40; }));
-    nodes.agent().send(SIGKILL);
-    ASSERT_TRUE(nodes.train().wait_until([&] { return num_events(run, "hit", "recovered") == 1; }));
-    EXPECT_EQ(nodes.ranks_of(0), kept);
-    const size_t steps = num_steps(run, "hit") + 20;
-    ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= steps; }));
-    ::kill(children_of(nodes.train().pid()).at(0), SIGKILL);  // the first node's agent
-    const Ended train = nodes.train().wait(), second = spare->wait();
-    EXPECT_EQ(train.exit_code, 0) << train.err;
-    EXPECT_EQ(second.exit_code, 0) << second.err;
-    EXPECT_EQ(num_events(run, "hit", "recovered"), 2u) << train.err;
-    EXPECT_EQ(num_events(run, "hit", "node_lost"), 2u);
-    EXPECT_EQ(num_events(run, "hit", "started"), 1u) << train.err;  // storage was not read
-    expect_same_run(run, "calm", "hit");
-    EXPECT_FALSE(is_any_left(run));
-  }
+class LostNode : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(LostNode, IsReplacedFromItsPartnersMemory) {
+  const TinyRun run;
+  std::vector<std::string> more = {"parallel.dp=4", "train.micro_batch=1", "train.steps=140"};
+  more.insert(more.end(), GetParam().sets.begin(), GetParam().sets.end());
+  more = sets_of(run, "calm", more);
+  run.train_well(more);
+  NodeRun nodes(run, "hit", more);
+  nodes.join();
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 5; }));
+  const std::unique_ptr<Program> spare = nodes.new_agent();
+  const std::vector<pid_t> kept = nodes.ranks_of(0);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= 40; }));
+  nodes.agent().send(SIGKILL);
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_events(run, "hit", "recovered") == 1; }));
+  EXPECT_EQ(nodes.ranks_of(0), kept);
+  const size_t steps = num_steps(run, "hit") + 20;
+  ASSERT_TRUE(nodes.train().wait_until([&] { return num_steps(run, "hit") >= steps; }));
+  ::kill(children_of(nodes.train().pid()).at(0), SIGKILL);  // the first node's agent
+  const Ended train = nodes.train().wait(), second = spare->wait();
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(num_events(run, "hit", "recovered"), 2u) << train.err;
+  EXPECT_EQ(num_events(run, "hit", "node_lost"), 2u);
+  EXPECT_EQ(num_events(run, "hit", "started"), 1u) << train.err;  // storage was not read
+  expect_same_run(run, "calm", "hit");
+  EXPECT_FALSE(is_any_left(run));
 }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, LostNode,
+                         ::testing::Values(Variant{"exact_zero3",
+                                                   {"parallel.shard=zero3", "parallel.mode=exact"}},
+                                           Variant{"dp4", {}}),
+                         kVariantName);
 
 // What a rank cannot read will not be there the next time either: all nodes go back to the newest
 // checkpoint. From then on memory is good again, and generations are counted through.

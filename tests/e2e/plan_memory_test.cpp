@@ -28,11 +28,13 @@ void expect_near(int64_t was, const Json& planned, double floor, const std::stri
   EXPECT_LE(std::abs(difference), std::max(0.05 * wanted, floor)) << what;
 }
 
-struct Vocab {
+struct MemoryCase {
   const char* tokenizer;
   int64_t vocab_size;
+  const char* precision;
+  std::vector<std::string> layout;  // of two ranks, or none
 };
-constexpr Vocab kGpt2{"gpt2", 50304}, kQwen2{"qwen2", 151936}, kT5Small{"t5-small", 32128};
+std::ostream& operator<<(std::ostream& out, const MemoryCase& c) { return out << c.tokenizer; }
 
 // Rows that fill seq_length: with shorter ones the logits of padding are never touched.
 void write_long_rows(const TinyRun& run) {
@@ -44,59 +46,66 @@ void write_long_rows(const TinyRun& run) {
   run.write("train.txt", rows);
 }
 
-void expect_plan_holds(const Vocab& c, const std::vector<std::string>& layout, int num_ranks) {
+class PlanMemory : public ::testing::TestWithParam<MemoryCase> {};
+
+TEST_P(PlanMemory, OfARunWithARealTokenizer) {
+  const MemoryCase& c = GetParam();
+  if (!fs::exists(shared_data() / "tokenizers"))
+    GTEST_SKIP() << "no tokenizers in " << shared_data();
   const fs::path folder = fs::absolute(shared_data() / "tokenizers" / c.tokenizer);
-  for (const char* precision : {"fp32", "bf16"}) {
-    const TinyRun run;
-    write_long_rows(run);
-    run.change_config("vocab_size", Json(c.vocab_size));
-    run.change_config("hidden_size", Json(64));
-    run.change_config("head_dim", Json(16));
-    std::vector<std::string> sets = {"data.tokenizer=" + folder.string(), "train.steps=2",
-                                     std::string("train.precision=") + precision,
-                                     "data.seq_length=32", "launch.device=cpu"};
-    sets.insert(sets.end(), layout.begin(), layout.end());
-    const Ended planned = run_to_end(run.words("plan", sets, {"--json"}));
-    ASSERT_EQ(planned.exit_code, 0) << planned.err;
-    const Json plan = parse_json(planned.out, "plan");
-    Program program(run.words("train", sets));
-    JobMemory peak;
-    EXPECT_TRUE(program.wait_until(
-        [&] {
-          watch_job(program.pid(), &peak);
-          return !program.is_running();
-        },
-        120));
-    const Ended ended = program.wait();
-    ASSERT_EQ(ended.exit_code, 0) << ended.err;
-    const std::string what =
-        fmt::format("{} {} {}", c.tokenizer, layout.empty() ? "one rank" : layout[0], precision);
-    ASSERT_EQ(peak.ranks.size(), static_cast<size_t>(num_ranks));
-    const Json::Array& ranks = plan.at("per_rank").as_array();
-    for (const auto& [rank, memory] : peak.ranks) {
-      expect_near(memory.resident(), ranks[static_cast<size_t>(rank)].at("resident"), kOfARank,
-                  fmt::format("{} rank {}", what, rank));
-    }
-    expect_near(peak.total, plan.at("resident_total"), kInTotal, what + " in total");
+  const TinyRun run;
+  write_long_rows(run);
+  run.change_config("vocab_size", Json(c.vocab_size));
+  run.change_config("hidden_size", Json(64));
+  run.change_config("head_dim", Json(16));
+  std::vector<std::string> sets = {"data.tokenizer=" + folder.string(), "train.steps=2",
+                                   std::string("train.precision=") + c.precision,
+                                   "data.seq_length=32", "launch.device=cpu"};
+  sets.insert(sets.end(), c.layout.begin(), c.layout.end());
+  const Ended planned = run_to_end(run.words("plan", sets, {"--json"}));
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const Json plan = parse_json(planned.out, "plan");
+  Program program(run.words("train", sets));
+  JobMemory peak;
+  EXPECT_TRUE(program.wait_until(
+      [&] {
+        watch_job(program.pid(), &peak);
+        return !program.is_running();
+      },
+      120));
+  const Ended ended = program.wait();
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  ASSERT_EQ(peak.ranks.size(), c.layout.empty() ? 1u : 2u);
+  const Json::Array& ranks = plan.at("per_rank").as_array();
+  for (const auto& [rank, memory] : peak.ranks) {
+    expect_near(memory.resident(), ranks[static_cast<size_t>(rank)].at("resident"), kOfARank,
+                fmt::format("rank {}", rank));
   }
+  expect_near(peak.total, plan.at("resident_total"), kInTotal, "in total");
 }
 
-bool has_tokenizers() { return fs::exists(shared_data() / "tokenizers"); }
-
-TEST(PlanMemory, OfOneRankWithRealTokenizers) {
-  if (!has_tokenizers()) GTEST_SKIP() << "no tokenizers in " << shared_data();
-  for (const Vocab& c : {kGpt2, kQwen2, kT5Small}) expect_plan_holds(c, {}, 1);
+std::vector<MemoryCase> memory_cases() {
+  std::vector<MemoryCase> all;
+  for (const char* precision : {"fp32", "bf16"}) {
+    all.push_back({"t5-small", 32128, precision, {}});
+    all.push_back({"gpt2", 50304, precision, {}});
+    all.push_back({"qwen2", 151936, precision, {}});
+    all.push_back({"t5-small", 32128, precision, {"parallel.dp=2", "parallel.shard=zero3"}});
+    all.push_back({"qwen2", 151936, precision, {"parallel.dp=2"}});
+    all.push_back({"qwen2", 151936, precision, {"parallel.tp=2"}});
+  }
+  return all;
 }
 
-TEST(PlanMemory, OfRanksAndTheirSupervisor) {
-  if (!has_tokenizers()) GTEST_SKIP() << "no tokenizers in " << shared_data();
-  for (const char* layout : {"parallel.dp=2", "parallel.tp=2"})
-    expect_plan_holds(kQwen2, {layout}, 2);
-  expect_plan_holds(kT5Small, {"parallel.dp=2", "parallel.shard=zero3"}, 2);
-}
+INSTANTIATE_TEST_SUITE_P(All, PlanMemory, ::testing::ValuesIn(memory_cases()), [](const auto& p) {
+  const MemoryCase& c = p.param;
+  const std::string ranks = c.layout.empty() ? "one" : c.layout[0].substr(9, 2) + "2";
+  const std::string tokenizer = c.tokenizer;
+  return fmt::format("{}_{}_{}", tokenizer.substr(0, tokenizer.find('-')), ranks, c.precision);
+});
 
-// The parts add up, with a tokenizer or without; a run alone has no supervisor.
-TEST(PlanMemory, PartsAddUp) {
+// A run alone has no supervisor.
+TEST(PlannedMemory, PartsAddUp) {
   const TinyRun run;
   for (const char* dp : {"parallel.dp=1", "parallel.dp=2"}) {
     const Ended ended = run_to_end(run.words("plan", {dp, "launch.device=cpu"}, {"--json"}));

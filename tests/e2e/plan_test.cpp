@@ -59,18 +59,21 @@ TEST(Plan, ArenaAndMemoryOfATinyRun) {
 }
 
 // 11 M parameters, so that the arena (some 250 MiB) is most of the memory.
-TEST(Plan, ArenaAndMemoryOfALargerRun) {
-  for (const char* precision : {"fp32", "bf16"}) {
-    const TinyRun run;
-    for (const auto& [key, value] : {std::pair{"hidden_size", 512}, {"intermediate_size", 1408}}) {
-      run.change_config(key, value);
-    }
-    run.change_config("vocab_size", 10000);
-    const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
-    expect_plan_holds(run, {"train.steps=1", eval, "data.seq_length=16",
-                            std::string("train.precision=") + precision});
+class LargerPlan : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LargerPlan, HoldsForArenaAndMemory) {
+  const TinyRun run;
+  for (const auto& [key, value] : {std::pair{"hidden_size", 512}, {"intermediate_size", 1408}}) {
+    run.change_config(key, value);
   }
+  run.change_config("vocab_size", 10000);
+  const std::string eval = "data.eval=[" + (run / "eval.txt").string() + "]";
+  expect_plan_holds(run, {"train.steps=1", eval, "data.seq_length=16",
+                          std::string("train.precision=") + GetParam()});
 }
+
+INSTANTIATE_TEST_SUITE_P(Precisions, LargerPlan, ::testing::Values("fp32", "bf16"),
+                         [](const auto& p) { return std::string(p.param); });
 
 TEST(Plan, ReportsFlopsAndDumps) {
   const TinyRun run;

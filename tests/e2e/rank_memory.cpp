@@ -6,7 +6,7 @@
 #include <string>
 
 #include "net/snapshot_slots.h"
-#include "tests/e2e/program.h"
+#include "tests/program.h"
 
 namespace weft::testing {
 namespace {

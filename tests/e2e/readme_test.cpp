@@ -6,7 +6,7 @@
 #include <fstream>
 #include <regex>
 
-#include "tests/e2e/program.h"
+#include "tests/program.h"
 
 namespace weft::testing {
 namespace {

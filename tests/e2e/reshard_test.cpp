@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/e2e/tiny_run.h"
 
 namespace weft::testing {
@@ -17,29 +19,44 @@ const Sets kOtherLayouts[] = {
     {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero1"},
     {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"},
 };
-// From, into: every layout on both sides. All 36 are run by tests/interop/reshard_interop.py.
-constexpr int kPairs[][2] = {{0, 2}, {0, 5}, {1, 3}, {2, 0}, {2, 4},
-                             {3, 1}, {4, 2}, {5, 3}, {5, 5}};
+const Sets kReshardSets = {"parallel.mode=exact", "parallel.exact_dp=4", "train.steps=10",
+                           "checkpoint.every=5"};
 
-TEST(Reshard, AnyLayoutContinuesInAnother) {
-  const TinyRun run;
-  const Sets exact = {"parallel.mode=exact", "parallel.exact_dp=4", "train.steps=40",
-                      "checkpoint.every=20"};
-  run.train_well(with(exact, {"name=whole"}));
-  const std::string hash = hash_of(run.dir("whole"));
-  const Sets losses = metric_texts(run.dir("whole"), "loss");
-  ASSERT_EQ(losses.size(), 40u);
-  for (const auto& [from, into] : kPairs) {
-    const std::string source = fmt::format("from{}", from);
-    if (!std::filesystem::exists(run.dir(source)))
-      run.train_well(with(with(exact, kOtherLayouts[from]), {"name=" + source}));
-    const std::string name = fmt::format("{}into{}", source, into);
-    run.train_well(with(with(exact, kOtherLayouts[into]), {"name=" + name}),
-                   {"--resume", run.checkpoint(20, source).string()});
-    EXPECT_EQ(hash_of(run.dir(name)), hash) << name;
-    EXPECT_EQ(metric_texts(run.dir(name), "loss"), Sets(losses.begin() + 20, losses.end())) << name;
+class Reshard : public ::testing::TestWithParam<std::pair<int, int>> {
+ protected:
+  static void SetUpTestSuite() {
+    run_ = std::make_unique<TinyRun>();
+    run_->train_well(with(kReshardSets, {"name=whole"}));
   }
+  static void TearDownTestSuite() { run_.reset(); }
+
+  static std::unique_ptr<TinyRun> run_;
+};
+std::unique_ptr<TinyRun> Reshard::run_;
+
+TEST_P(Reshard, ALayoutContinuesInAnother) {
+  const auto& [from, into] = GetParam();
+  const std::string hash = hash_of(run_->dir("whole"));
+  const Sets losses = metric_texts(run_->dir("whole"), "loss");
+  ASSERT_EQ(losses.size(), 10u);
+  const std::string source = fmt::format("from{}", from);
+  if (!std::filesystem::exists(run_->dir(source)))
+    run_->train_well(with(with(kReshardSets, kOtherLayouts[from]), {"name=" + source}));
+  const std::string name = fmt::format("{}into{}", source, into);
+  run_->train_well(with(with(kReshardSets, kOtherLayouts[into]), {"name=" + name}),
+                   {"--resume", run_->checkpoint(5, source).string()});
+  EXPECT_EQ(hash_of(run_->dir(name)), hash);
+  EXPECT_EQ(metric_texts(run_->dir(name), "loss"), Sets(losses.begin() + 5, losses.end()));
 }
+
+// All 36 pairs are run by tests/interop/reshard_interop.py.
+INSTANTIATE_TEST_SUITE_P(Pairs, Reshard,
+                         ::testing::Values(std::pair{0, 2}, std::pair{0, 5}, std::pair{1, 3},
+                                           std::pair{2, 0}, std::pair{2, 4}, std::pair{3, 1},
+                                           std::pair{4, 2}, std::pair{5, 3}, std::pair{5, 5}),
+                         [](const auto& p) {
+                           return fmt::format("{}_into_{}", p.param.first, p.param.second);
+                         });
 
 }  // namespace
 }  // namespace weft::testing

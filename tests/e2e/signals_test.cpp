@@ -139,8 +139,7 @@ TEST(Signals, ARunThatWaitsForRowsSavesAndEnds) {
   std::string rows;
   for (int i = 0; i < 9000; ++i) rows += std::string(1000, static_cast<char>('a' + i % 26)) + "\n";
   run.write("train.txt", rows);
-  const StartOptions options{.file_bytes = RLIM_INFINITY,
-                             .env = {{"WEFT_CACHE", (run / "cache").string()}}};
+  const StartOptions options{.env = {{"WEFT_CACHE", (run / "cache").string()}}};
   const std::vector<std::string> sets = {"data.shuffle=false", "train.steps=100000",
                                          "checkpoint.every=100000"};
   {

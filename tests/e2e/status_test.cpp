@@ -45,7 +45,7 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
   const std::vector<std::string> sets = {"train.steps=100000", "parallel.dp=2",
                                          "checkpoint.every=50", "launch.max_restarts=2",
                                          "launch.restart_reset_steps=0"};
-  Program program(run.words("train", sets));
+  Program program(run.words("train", sets), slowly());
   ASSERT_TRUE(program.wait_until([&] { return has_file(run); }));
   const std::vector<pid_t> ranks = children_of(program.pid());
   const Json now = status_json(run.dir());
@@ -101,7 +101,7 @@ TEST(Status, OfARunThatGoesOnAndThenStops) {
 
 TEST(Status, OfOneRankAndOfItsEnd) {
   const TinyRun run;
-  Program program(run.words("train", {"train.steps=100000"}));
+  Program program(run.words("train", {"train.steps=100000"}), slowly());
   ASSERT_TRUE(program.wait_until([&] { return has_file(run); }));
   const Json now = status_json(run.dir());
   EXPECT_EQ(now.at("state").as_string(), "running");

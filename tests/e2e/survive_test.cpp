@@ -37,29 +37,38 @@ bool kill_some(Program& program, const TinyRun& run, const std::string& name, si
   return true;
 }
 
-TEST(Survive, KilledRanksChangeNothing) {
-  const std::vector<std::string> layouts[] = {
-      {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"},
-      {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3", "parallel.mode=exact"},
-      {"parallel.dp=2"},
-      {"parallel.dp=2", "parallel.shard=zero1", "train.precision=bf16", "checkpoint.async=false"},
-      {"parallel.tp=2", "data.layout=dynamic", "launch.snapshot_every=7"}};
+class SurviveIn : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(SurviveIn, KilledRanksChangeNothing) {
+  const std::vector<std::string> layout = with({"train.steps=140"}, GetParam().sets);
   std::mt19937 dice(3);
-  for (const std::vector<std::string>& layout : layouts) {
-    const TinyRun run;
-    run.train_well(sets_of(run, "calm", layout));
-    Program program(run.words("train", sets_of(run, "hit", layout)));
-    size_t kills = 0;
-    while (kills < 4 && kill_some(program, run, "hit", 1, dice)) ++kills;
-    const Ended ended = program.wait();
-    EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    EXPECT_GE(num_events(run, "hit", "recovered"), 1u) << ended.err;
-    EXPECT_EQ(num_events(run, "hit", "started"), 1u);  // storage was not read
-    expect_parts(ended.err, {"was killed by SIGKILL; continuing from step "});
-    expect_same_run(run, "calm", "hit");
-    EXPECT_FALSE(is_any_left(run));
-  }
+  const TinyRun run;
+  run.train_well(sets_of(run, "calm", layout));
+  Program program(run.words("train", sets_of(run, "hit", layout)));
+  size_t kills = 0;
+  while (kills < 4 && kill_some(program, run, "hit", 1, dice)) ++kills;
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_GE(num_events(run, "hit", "recovered"), 1u) << ended.err;
+  EXPECT_EQ(num_events(run, "hit", "started"), 1u);  // storage was not read
+  expect_parts(ended.err, {"was killed by SIGKILL; continuing from step "});
+  expect_same_run(run, "calm", "hit");
+  EXPECT_FALSE(is_any_left(run));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, SurviveIn,
+    ::testing::Values(
+        Variant{"dp2", {"parallel.dp=2"}},
+        Variant{"dp2_tp2_zero3", {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"}},
+        Variant{"exact",
+                {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3", "parallel.mode=exact"}},
+        Variant{"zero1_bf16",
+                {"parallel.dp=2", "parallel.shard=zero1", "train.precision=bf16",
+                 "checkpoint.async=false"}},
+        Variant{"tp2_dynamic",
+                {"parallel.tp=2", "data.layout=dynamic", "launch.snapshot_every=7"}}),
+    kVariantName);
 
 // A new rank has not evaluated yet, and the others have: they must not wait for each other.
 TEST(Survive, ADeathBetweenTwoEvaluations) {
@@ -175,7 +184,8 @@ TEST(Survive, MemoryThatCannotBeReadAndNoRestartLeftEndsTheRun) {
 // Nothing is in memory yet: all ranks are started again.
 TEST(Survive, ADeathBeforeTheFirstStep) {
   const TinyRun run;
-  const std::vector<std::string> layout = {"parallel.dp=2"};
+  const std::vector<std::string> layout = {"parallel.dp=2", "train.steps=6", "checkpoint.every=2",
+                                           "train.eval_every=3"};
   run.train_well(sets_of(run, "calm", layout));
   for (const int wait_ms : {0, 5, 15, 30}) {
     const std::string name = "hit" + std::to_string(wait_ms);

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "tests/e2e/program.h"
+#include "tests/faults/preload.h"
+#include "tests/program.h"
 
 namespace weft::testing {
 
@@ -40,6 +41,21 @@ class TinyRun {
  private:
   TemporaryFolder folder_;
 };
+
+// A named variant of a run, for parameterized tests.
+struct Variant {
+  const char* name;
+  std::vector<std::string> sets;
+};
+inline std::ostream& operator<<(std::ostream& out, const Variant& v) { return out << v.name; }
+inline const auto kVariantName = [](const auto& p) { return std::string(p.param.name); };
+
+// For a run that other processes watch or join: every step waits 20 ms, so that it needs little
+// processor time.
+inline StartOptions slowly(StartOptions options = {}) {
+  options.env.merge(fault_env("write:wait20:metrics.jsonl"));
+  return options;
+}
 
 // Sets of a run, and more, which win.
 std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more);

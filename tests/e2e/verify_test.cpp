@@ -169,7 +169,8 @@ TEST_F(Verify, PassesAndThreadsAreLayoutsToo) {
 }
 
 struct Control {
-  const char *name, *fault, *layouts;
+  const char *name, *fault;
+  const char* layouts;  // of FastControls: the precision
   int64_t step;
   const char* tensor;
 };
@@ -208,40 +209,52 @@ INSTANTIATE_TEST_SUITE_P(
                 "model.layers.0.input_layernorm.weight"}),
     [](const auto& p) { return p.param.name; });
 
+constexpr const char* kNormWeight = "model.layers.0.input_layernorm.weight";
+
 // In fast mode the losses hide a doubled gradient in their rounding noise; the norms do not.
-TEST_F(Verify, FastModeFindsFaultsByTheirNorms) {
-  const std::string tensor = "model.layers.0.input_layernorm.weight";
-  const std::pair<const char*, std::string> cases[] = {{"fp32", "double,step=1,tensor=" + tensor},
-                                                       {"fp32", "double,step=3,tensor=" + tensor},
-                                                       {"bf16", "double,step=3,tensor=" + tensor},
-                                                       {"fp32", "norm"}};
-  for (const auto& [precision, fault] : cases) {
-    const Ended ended = verify("dp=1; tp=2; dp=2,shard=zero1",
-                               {"train.lr=1e-4", std::string("train.precision=") + precision},
-                               {"--steps", "4"}, fault);
-    EXPECT_EQ(ended.exit_code, 1) << fault << ended.err << ended.out;
-    for (size_t i : {1, 2}) {
-      const Json layout = layout_of(ended, i);
-      EXPECT_EQ(layout.at("first_bad_step").as_int(), contains(fault, "step=3") ? 3 : 1)
-          << fault << ended.out;
-      if (fault != "norm") {
-        EXPECT_EQ(layout.at("tensor").as_string(), tensor + "#grad") << fault << ended.out;
-      }
+class FastControls : public Verify, public ::testing::WithParamInterface<Control> {};
+
+TEST_P(FastControls, AreFoundByTheirNorms) {
+  const Control& c = GetParam();
+  const std::string fault = std::string(c.fault) + (*c.tensor == 0 ? "" : ",tensor=") + c.tensor;
+  const Ended ended = verify("dp=1; tp=2; dp=2,shard=zero1",
+                             {"train.lr=1e-4", std::string("train.precision=") + c.layouts},
+                             {"--steps", "4"}, fault);
+  EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
+  for (size_t i : {1, 2}) {
+    const Json layout = layout_of(ended, i);
+    EXPECT_EQ(layout.at("first_bad_step").as_int(), c.step) << ended.out;
+    if (*c.tensor != 0) {
+      EXPECT_EQ(layout.at("tensor").as_string(), std::string(c.tensor) + "#grad") << ended.out;
     }
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(
+    Faults, FastControls,
+    ::testing::Values(Control{"double_first_step", "double,step=1", "fp32", 1, kNormWeight},
+                      Control{"double_later", "double,step=3", "fp32", 3, kNormWeight},
+                      Control{"double_bf16", "double,step=3", "bf16", 3, kNormWeight},
+                      Control{"norm", "norm", "fp32", 1, ""}),
+    [](const auto& p) { return p.param.name; });
+
 // Also where one of the two is in exact mode, which has hashes too.
-TEST_F(Verify, GradientsOfBothModesAreCompared) {
-  const std::string tensor = "model.layers.0.input_layernorm.weight";
-  for (const char* layouts : {"dp=1,mode=exact; dp=2", "dp=1; dp=2,mode=exact"}) {
-    const Ended ended = verify(layouts, {"train.lr=1e-4"}, {"--steps", "2", "--max-diff", "1e-5"},
-                               "double,step=2,tensor=" + tensor);
-    EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
-    EXPECT_EQ(layout_of(ended, 1).at("first_bad_step").as_int(), 2) << ended.out;
-    EXPECT_EQ(layout_of(ended, 1).at("tensor").as_string(), tensor + "#grad") << ended.out;
-  }
+class MixedModes : public Verify, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(MixedModes, GradientsAreCompared) {
+  const Ended ended = verify(GetParam(), {"train.lr=1e-4"}, {"--steps", "2", "--max-diff", "1e-5"},
+                             std::string("double,step=2,tensor=") + kNormWeight);
+  EXPECT_EQ(ended.exit_code, 1) << ended.err << ended.out;
+  EXPECT_EQ(layout_of(ended, 1).at("first_bad_step").as_int(), 2) << ended.out;
+  EXPECT_EQ(layout_of(ended, 1).at("tensor").as_string(), std::string(kNormWeight) + "#grad")
+      << ended.out;
 }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, MixedModes,
+                         ::testing::Values("dp=1,mode=exact; dp=2", "dp=1; dp=2,mode=exact"),
+                         [](const auto& p) {
+                           return p.index == 0 ? "exact_is_the_base" : "fast_is_the_base";
+                         });
 
 TEST_F(Verify, AFaultWithoutEffectIsRejected) {
   run_.change_config("attention_bias", Json(true));
@@ -283,31 +296,33 @@ TEST_F(Verify, AFaultWithoutEffectIsRejected) {
   expect_parts(ended.err, {"WEFT_FAULT=double,step=99", "steps 1 to 5", "had no effect"});
 }
 
-TEST(ChangedCopy, StopsTheRunWithItsName) {
-  struct Case {
-    std::vector<std::string> sets;
-    std::string tensor;
-  };
-  // The third: each rank of the data axis holds its own part, of which the tensor axis has copies.
-  // The others: ranks 0 and 1 hold the first of two key/value heads.
-  const Case cases[] = {
-      {{"parallel.dp=2"}, "model.norm.weight"},
-      {{"parallel.tp=2"}, "model.norm.weight"},
-      {{"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"},
-       "model.layers.0.input_layernorm.weight"},
-      {{"parallel.tp=4"}, "model.layers.1.self_attn.k_proj.weight"},
-      {{"parallel.tp=4", "parallel.mode=exact", "parallel.exact_tp=4"},
-       "model.layers.1.self_attn.v_proj.weight"},
-  };
+class ChangedCopy : public ::testing::TestWithParam<std::pair<Variant, const char*>> {};
+
+TEST_P(ChangedCopy, StopsTheRunWithItsName) {
+  const auto& [layout, tensor] = GetParam();
   const TinyRun run;
-  for (const Case& c : cases) {
-    StartOptions options;
-    options.env["WEFT_FAULT"] = "copy,step=2,rank=1,tensor=" + c.tensor;
-    const Ended ended = run_to_end(run.words("train", c.sets, {"--overwrite"}), options);
-    EXPECT_EQ(ended.exit_code, 70) << ended.err;
-    expect_parts(ended.err, {"step 2: " + c.tensor + " differs between ranks", "WEFT_FAULT"});
-  }
+  StartOptions options;
+  options.env["WEFT_FAULT"] = std::string("copy,step=2,rank=1,tensor=") + tensor;
+  const Ended ended = run_to_end(run.words("train", layout.sets), options);
+  EXPECT_EQ(ended.exit_code, 70) << ended.err;
+  expect_parts(ended.err,
+               {std::string("step 2: ") + tensor + " differs between ranks", "WEFT_FAULT"});
 }
+
+// zero3: each rank of the data axis holds its own part, of which the tensor axis has copies. tp 4:
+// ranks 0 and 1 hold the first of two key/value heads.
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ChangedCopy,
+    ::testing::Values(
+        std::pair{Variant{"dp2", {"parallel.dp=2"}}, "model.norm.weight"},
+        std::pair{Variant{"tp2", {"parallel.tp=2"}}, "model.norm.weight"},
+        std::pair{Variant{"zero3", {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"}},
+                  kNormWeight},
+        std::pair{Variant{"tp4", {"parallel.tp=4"}}, "model.layers.1.self_attn.k_proj.weight"},
+        std::pair{
+            Variant{"tp4_exact", {"parallel.tp=4", "parallel.mode=exact", "parallel.exact_tp=4"}},
+            "model.layers.1.self_attn.v_proj.weight"}),
+    [](const auto& p) { return std::string(p.param.first.name); });
 
 TEST_F(Verify, RefusesBadInputBeforeAnythingIsTrained) {
   struct Case {

@@ -2,7 +2,6 @@
 #include "tests/faults/preload.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cerrno>
 #include <chrono>
@@ -12,18 +11,12 @@
 #include <sstream>
 
 #include "tests/io/temporary_folder.h"
-#include "tests/launch/spawn.h"
+#include "tests/program.h"
 
 namespace weft::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string slurp_text(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // A folder with the files victim and other (16 bytes each) and the folder tree/victims.
 class Faults : public ::testing::Test {
@@ -38,18 +31,12 @@ class Faults : public ::testing::Test {
   // What the program printed, without the end of the line; "exit N" or "signal N" where it failed.
   std::string call(const std::string& name, const std::string& file, const std::string& rules,
                    const std::string& more = "8") {
-    fs::remove(folder_ / "out");
-    const pid_t pid = spawn({WEFT_CALL_PROGRAM, name, (folder_ / file).string(), more},
-                            folder_ / "out", folder_ / "err", [&] {
-                              for (const auto& [key, value] : fault_env(rules, folder_ / "log")) {
-                                ::setenv(key.c_str(), value.c_str(), 1);
-                              }
-                            });
-    int status = 0;
-    if (::waitpid(pid, &status, 0) != pid) return "no child";
-    if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
-    if (WEXITSTATUS(status) != 0) return "exit " + std::to_string(WEXITSTATUS(status));
-    std::string text = slurp_text(folder_ / "out");
+    const StartOptions options{.env = fault_env(rules, folder_ / "log"),
+                               .program = WEFT_CALL_PROGRAM};
+    const Ended ended = Program({name, (folder_ / file).string(), more}, options).wait();
+    if (ended.signal != 0) return "signal " + std::to_string(ended.signal);
+    if (ended.exit_code != 0) return "exit " + std::to_string(ended.exit_code);
+    std::string text = ended.out;
     if (text.ends_with('\n')) text.pop_back();
     return text;
   }
@@ -86,10 +73,9 @@ TEST_F(Faults, EveryCallOfAKindFailsOnlyOnThePath) {
     for (const char* name : c.calls) {
       SetUp();
       const std::string rule = std::string(c.kind) + ":EDQUOT:victim";
-      EXPECT_TRUE(ends_with_error(call(name, "other", rule), 0))
-          << name << slurp_text(folder_ / "out");
-      EXPECT_TRUE(ends_with_error(call(name, "victim", rule), EDQUOT))
-          << name << slurp_text(folder_ / "out");
+      const std::string other = call(name, "other", rule), victim = call(name, "victim", rule);
+      EXPECT_TRUE(ends_with_error(other, 0)) << name << other;
+      EXPECT_TRUE(ends_with_error(victim, EDQUOT)) << name << victim;
       fs::remove_all(folder_ / "victim.d");
       fs::remove_all(folder_ / "other.d");
     }
@@ -158,8 +144,8 @@ TEST_F(Faults, ASeedRepeatsItsFaults) {
 TEST_F(Faults, WhatFiredIsLogged) {
   call("open", "victim", "open:EACCES:victim");
   EXPECT_TRUE(
-      slurp_text(folder_ / "log").ends_with(" open EACCES " + (folder_ / "victim").string() + "\n"))
-      << slurp_text(folder_ / "log");
+      slurp(folder_ / "log").ends_with(" open EACCES " + (folder_ / "victim").string() + "\n"))
+      << slurp(folder_ / "log");
 }
 
 TEST_F(Faults, AnInvalidRuleEndsTheProgram) {

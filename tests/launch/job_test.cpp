@@ -16,57 +16,25 @@
 #include "base/stop.h"
 #include "launch/cores.h"
 #include "tests/expect_part.h"
-#include "tests/io/temporary_folder.h"
-#include "tests/launch/spawn.h"
+#include "tests/program.h"
 
 namespace weft {
 namespace {
 
-// As in a terminal's child: whoever started the tests may ignore SIGHUP (nohup).
-[[maybe_unused]] const auto kBefore = std::signal(SIGHUP, SIG_DFL);
-
 using testing::expect_part;
+using testing::slurp;
 using Clock = std::chrono::steady_clock;
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The program as supervisor, with its output in files.
-class Supervisor {
+// The program as supervisor.
+class Supervisor : public testing::Program {
  public:
-  explicit Supervisor(const std::vector<std::string>& words) {
-    std::vector<std::string> all = {WEFT_RANK_PROGRAM};
-    all.insert(all.end(), words.begin(), words.end());
-    pid_ = testing::spawn(all, folder_ / "out", folder_ / "err");
-  }
-  ~Supervisor() {
-    if (pid_ > 0 && !is_reaped_) {
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, &status_, 0);
-    }
-  }
-  Supervisor(const Supervisor&) = delete;
-  Supervisor& operator=(const Supervisor&) = delete;
-
-  pid_t pid() const { return pid_; }
-  void send(int signal) const { ::kill(pid_, signal); }
-  std::string out() const { return slurp(folder_ / "out"); }
-  std::string err() const { return slurp(folder_ / "err"); }
-
-  bool wait_for(const std::string& text, double seconds = 30) const {
-    for (const auto start = Clock::now(); seconds_since(start) < seconds;) {
-      if (out().find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return false;
-  }
+  explicit Supervisor(const std::vector<std::string>& words,
+                      const std::map<std::string, std::string>& env = {})
+      : Program(words, {.env = env, .program = WEFT_RANK_PROGRAM}) {}
 
   // Of the rank, as reported by the supervisor.
   pid_t pid_of(int rank) const {
@@ -74,24 +42,6 @@ class Supervisor {
     const size_t at = text.find(start);
     return at == std::string::npos ? -1 : std::stoi(text.substr(at + start.size()));
   }
-
-  int wait(double seconds = 30) {
-    for (const auto start = Clock::now(); seconds_since(start) < seconds;) {
-      if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
-        is_reaped_ = true;
-        return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    ADD_FAILURE() << "the supervisor did not end\n" << out() << err();
-    return -1000;
-  }
-
- private:
-  testing::TemporaryFolder folder_;
-  pid_t pid_ = -1;
-  int status_ = 0;
-  bool is_reaped_ = false;
 };
 
 // An orphan is reaped by init, eventually: a zombie counts as dead.
@@ -140,7 +90,7 @@ TEST(Job, RanksKnowEachOtherAndTheirCores) {
   const auto cores = static_cast<int>(usable_cores().size());
   for (const int n : {1, 2, 5}) {
     Supervisor job({std::to_string(n), "report"});
-    EXPECT_EQ(job.wait(), 0);
+    EXPECT_EQ(job.wait().code(), 0);
     const int share = std::max(1, cores / n);
     for (int rank = 0; rank < n; ++rank) {
       const bool is_pinned = n <= cores;
@@ -175,7 +125,7 @@ TEST(Job, TheFirstCauseIsNamedFirstAndEndsAll) {
   };
   for (const Failure& failure : failures) {
     Supervisor job({"3", failure.what, std::to_string(failure.rank)});
-    EXPECT_EQ(job.wait(), failure.code) << failure.what;
+    EXPECT_EQ(job.wait().code(), failure.code) << failure.what;
     const std::string err = job.err();
     expect_part(err, failure.cause);
     // The other ranks end because of it, and report so later.
@@ -195,9 +145,9 @@ TEST(Job, TheFirstCauseIsNamedFirstAndEndsAll) {
 // Ranks that ignore the abort are killed after the grace period.
 TEST(Job, EndsWithinASecond) {
   Supervisor job({"3", "deaf", "1"});
-  ASSERT_TRUE(job.wait_for("event started 2"));
+  ASSERT_TRUE(job.says("event started 2"));
   const auto start = Clock::now();
-  EXPECT_EQ(job.wait(), 1);
+  EXPECT_EQ(job.wait().code(), 1);
   EXPECT_LT(seconds_since(start), 10);  // ten times the promise
   expect_part(job.out(), "event failed 1 rank 1 ended with exit code 1");
   expect_part(job.out(), "event killed 0");
@@ -207,16 +157,12 @@ TEST(Job, EndsWithinASecond) {
 // It was killed, and its parent does not see it end: as in a system call that nothing interrupts.
 // (Who traces a process sees its end first, and this test does not look.)
 TEST(Job, ARankThatCannotBeKilledEndsIt) {
-  ::setenv("GRACE_MS", "100", 1);
-  ::setenv("UNKILLABLE_MS", "1000", 1);
-  Supervisor job({"3", "train"});
-  ::unsetenv("GRACE_MS");
-  ::unsetenv("UNKILLABLE_MS");
-  ASSERT_TRUE(job.wait_for("rank 1 trains") && job.wait_for("rank 2 trains"));
+  Supervisor job({"3", "train"}, {{"GRACE_MS", "100"}, {"UNKILLABLE_MS", "1000"}});
+  ASSERT_TRUE(job.says("rank 1 trains") && job.says("rank 2 trains"));
   const pid_t held = job.pid_of(1);
   ASSERT_EQ(::ptrace(PTRACE_SEIZE, held, nullptr, nullptr), 0);
   ASSERT_EQ(::kill(job.pid_of(2), SIGKILL), 0);
-  EXPECT_EQ(job.wait(), 75);
+  EXPECT_EQ(job.wait().code(), 75);
   expect_part(job.err(), "error: rank 2 was killed by SIGKILL");
   expect_part(job.err(), fmt::format("error: rank 1, process {}, was killed and has not ended "
                                      "within 1 s (state ",
@@ -228,7 +174,7 @@ TEST(Job, ARankThatCannotBeKilledEndsIt) {
 
 TEST(Job, ARankThatHangsIsNamedByItsPeers) {
   Supervisor job({"2", "hang", "1"});
-  EXPECT_EQ(job.wait(), 75);
+  EXPECT_EQ(job.wait().code(), 75);
   expect_part(job.err(), "error: rank 0 ended with exit code 75: rank 0 waited ");
   expect_part(job.err(), "s in all_reduce of 1048576 bytes (fp32, sum) for rank 1");
   expect_no_rank_left(job, 2);
@@ -237,9 +183,9 @@ TEST(Job, ARankThatHangsIsNamedByItsPeers) {
 // Who waited for it has only noticed: the supervisor looks before it reports.
 TEST(Job, ARankThatASignalHasStoppedIsTheCause) {
   Supervisor job({"3", "hang", "2"});
-  ASSERT_TRUE(job.wait_for("hangs"));
+  ASSERT_TRUE(job.says("hangs"));
   ASSERT_EQ(::kill(job.pid_of(2), SIGSTOP), 0);
-  EXPECT_EQ(job.wait(), 75);
+  EXPECT_EQ(job.wait().code(), 75);
   expect_part(job.out(), "event hung 2 starting, step 0; a signal has stopped it (SIGSTOP)\n");
   const std::string words =
       "rank 2 hung (starting, step 0; a signal has stopped it (SIGSTOP)) and was killed\n";
@@ -251,7 +197,7 @@ TEST(Job, ARankThatASignalHasStoppedIsTheCause) {
 // A save has no deadline, and nobody waits for it: the one that failed is the cause.
 TEST(Job, ARankThatSavesForLongWhileAnotherOnesGpuFailsIsNotToBlame) {
   Supervisor job({"2", "save_long", "1"});
-  EXPECT_EQ(job.wait(), 75);
+  EXPECT_EQ(job.wait().code(), 75);
   expect_part(job.err(), "error: rank 1 ended with exit code 75: a GPU failed\n");
   expect_part(job.out(), "event failed 1 ");
   EXPECT_EQ(job.out().find("event hung"), std::string::npos) << job.out();
@@ -261,9 +207,9 @@ TEST(Job, ARankThatSavesForLongWhileAnotherOnesGpuFailsIsNotToBlame) {
 // What the first one does is not known; that the last one does nothing is.
 TEST(Job, ARankThatASignalHasStoppedIsToBlameBeforeOneThatIsSilent) {
   Supervisor job({"3", "two_hang", "1"});
-  ASSERT_TRUE(job.wait_for("hangs"));
+  ASSERT_TRUE(job.says("hangs"));
   ASSERT_EQ(::kill(job.pid_of(2), SIGSTOP), 0);
-  EXPECT_EQ(job.wait(), 75);
+  EXPECT_EQ(job.wait().code(), 75);
   expect_part(job.out(), "event hung 0 ");
   expect_part(job.out(), "event failed 2 rank 2 hung (");
   expect_no_rank_left(job, 3);
@@ -271,7 +217,7 @@ TEST(Job, ARankThatASignalHasStoppedIsToBlameBeforeOneThatIsSilent) {
 
 TEST(Job, DifferentCallsAreNamed) {
   Supervisor job({"2", "other_call", "1"});
-  EXPECT_EQ(job.wait(), 70);
+  EXPECT_EQ(job.wait().code(), 70);
   expect_part(job.err(), "ranks 0 and 1 made different calls at number 1");
   expect_part(job.err(), "rank 0 all_reduce of 1048576 bytes (fp32, sum), rank 1 barrier");
 }
@@ -281,13 +227,13 @@ TEST(Job, KillsAtRandomTimesLeaveNothing) {
   for (int i = 0; i < 5; ++i) {
     const int n = 2 + i % 3, victim = static_cast<int>(random() % static_cast<unsigned>(n));
     Supervisor job({std::to_string(n), "train"});
-    ASSERT_TRUE(job.wait_for(fmt::format("event started {} ", n - 1)));
+    ASSERT_TRUE(job.says(fmt::format("event started {} ", n - 1)));
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 150));
     const std::string memory = memory_of(job.pid());
     EXPECT_TRUE(is_held_by_any(memory)) << memory;
     const auto start = Clock::now();
     ASSERT_EQ(::kill(job.pid_of(victim), SIGKILL), 0);
-    EXPECT_EQ(job.wait(), 75);
+    EXPECT_EQ(job.wait().code(), 75);
     EXPECT_LT(seconds_since(start), 10);
     expect_part(job.err(), fmt::format("error: rank {} was killed by SIGKILL", victim));
     EXPECT_EQ(job.err().find("error: rank "),
@@ -299,9 +245,9 @@ TEST(Job, KillsAtRandomTimesLeaveNothing) {
 
 TEST(Job, RanksDieWithTheirSupervisor) {
   Supervisor job({"3", "train"});
-  ASSERT_TRUE(job.wait_for("rank 2 trains"));
+  ASSERT_TRUE(job.says("rank 2 trains"));
   job.send(SIGKILL);
-  EXPECT_EQ(job.wait(), -SIGKILL);
+  EXPECT_EQ(job.wait().code(), -SIGKILL);
   expect_no_rank_left(job, 3);
 }
 
@@ -309,10 +255,10 @@ TEST(Job, EveryStopSignalMakesAllSave) {
   for (const int signal : kStopSignals) {
     Supervisor job({"3", "train"});
     for (int rank = 0; rank < 3; ++rank) {
-      ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+      ASSERT_TRUE(job.says(fmt::format("rank {} trains", rank)));
     }
     job.send(signal);
-    EXPECT_EQ(job.wait(), 128 + signal);
+    EXPECT_EQ(job.wait().code(), 128 + signal);
     for (int rank = 0; rank < 3; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
     EXPECT_EQ(job.err(),
               fmt::format("{}: finishing the current step, then saving\n", signal_name(signal)));
@@ -324,10 +270,10 @@ TEST(Job, EveryStopSignalMakesAllSave) {
 TEST(Job, ASignalBeforeThereIsAnythingToSave) {
   for (const int signal : kStopSignals) {
     Supervisor job({"2", "early_stop"});
-    ASSERT_TRUE(job.wait_for("rank 0 has nothing"));
-    ASSERT_TRUE(job.wait_for("rank 1 has nothing"));
+    ASSERT_TRUE(job.says("rank 0 has nothing"));
+    ASSERT_TRUE(job.says("rank 1 has nothing"));
     job.send(signal);
-    EXPECT_EQ(job.wait(), 128 + signal);
+    EXPECT_EQ(job.wait().code(), 128 + signal);
     EXPECT_EQ(job.err(), fmt::format("{}: stopped before the first step, with nothing to save\n",
                                      signal_name(signal)));
     expect_no_rank_left(job, 2);
@@ -338,7 +284,7 @@ TEST(Job, ASignalBeforeThereIsAnythingToSave) {
 TEST(Job, RanksObeyOnlyTheSupervisor) {
   Supervisor job({"2", "train"});
   for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+    ASSERT_TRUE(job.says(fmt::format("rank {} trains", rank)));
   }
   for (int rank = 0; rank < 2; ++rank) {
     for (const int signal : kStopSignals) ::kill(job.pid_of(rank), signal);
@@ -348,7 +294,7 @@ TEST(Job, RanksObeyOnlyTheSupervisor) {
   EXPECT_EQ(job.err(), "");
   job.send(SIGUSR1);
   for (int rank = 0; rank < 2; ++rank) ::kill(job.pid_of(rank), SIGUSR1);
-  EXPECT_EQ(job.wait(), 128 + SIGUSR1);
+  EXPECT_EQ(job.wait().code(), 128 + SIGUSR1);
   for (int rank = 0; rank < 2; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
   EXPECT_EQ(job.err(), "SIGUSR1: finishing the current step, then saving\n");
 }
@@ -357,17 +303,17 @@ TEST(Job, RanksObeyOnlyTheSupervisor) {
 TEST(Job, OnlyASecondUrgentSignalCountsAsSecond) {
   Supervisor job({"2", "slow_save"});
   for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+    ASSERT_TRUE(job.says(fmt::format("rank {} trains", rank)));
   }
   job.send(SIGUSR1);
-  ASSERT_TRUE(job.wait_for("event stopping"));
+  ASSERT_TRUE(job.says("event stopping"));
   for (const int signal : {SIGUSR1, SIGHUP, SIGUSR2, SIGHUP}) {
     job.send(signal);
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
   }
   job.send(SIGTERM);
   job.send(SIGTERM);
-  EXPECT_EQ(job.wait(), 128 + SIGUSR1);
+  EXPECT_EQ(job.wait().code(), 128 + SIGUSR1);
   for (int rank = 0; rank < 2; ++rank) expect_part(job.out(), fmt::format("rank {} saved", rank));
 }
 
@@ -376,24 +322,24 @@ TEST(Job, AnIgnoredHangUpStaysIgnored) {
   Supervisor job({"2", "train"});
   std::signal(SIGHUP, SIG_DFL);
   for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_TRUE(job.wait_for(fmt::format("rank {} trains", rank)));
+    ASSERT_TRUE(job.says(fmt::format("rank {} trains", rank)));
   }
   job.send(SIGHUP);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(job.err(), "");
   job.send(SIGUSR2);
-  EXPECT_EQ(job.wait(), 128 + SIGUSR2);
+  EXPECT_EQ(job.wait().code(), 128 + SIGUSR2);
 }
 
 TEST(Job, ASecondSignalKills) {
   Supervisor job({"2", "ignore_stop", "1"});
-  ASSERT_TRUE(job.wait_for("hangs"));
-  ASSERT_TRUE(job.wait_for("rank 0 trains"));
+  ASSERT_TRUE(job.says("hangs"));
+  ASSERT_TRUE(job.says("rank 0 trains"));
   job.send(SIGTERM);
-  ASSERT_TRUE(job.wait_for("event stopping"));
+  ASSERT_TRUE(job.says("event stopping"));
   std::this_thread::sleep_for(std::chrono::milliseconds(2 * kSameSignalMs));
   job.send(SIGTERM);
-  EXPECT_EQ(job.wait(), 1);  // not 143: nothing was saved
+  EXPECT_EQ(job.wait().code(), 1);  // not 143: nothing was saved
   expect_part(job.err(), "a second signal, SIGTERM");
   expect_part(job.out(), "event cut_off -1 a second signal ended the run at once");
   expect_no_rank_left(job, 2);
@@ -401,10 +347,10 @@ TEST(Job, ASecondSignalKills) {
 
 TEST(Job, ATooLateSignalIsNotAStop) {
   Supervisor job({"2", "finish"});
-  ASSERT_TRUE(job.wait_for("rank 0 finishes"));
-  ASSERT_TRUE(job.wait_for("rank 1 finishes"));
+  ASSERT_TRUE(job.says("rank 0 finishes"));
+  ASSERT_TRUE(job.says("rank 1 finishes"));
   job.send(SIGTERM);
-  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.wait().code(), 0);
   expect_part(job.out(), "event stopping");
 }
 
@@ -412,9 +358,9 @@ TEST(Job, ATooLateSignalIsNotAStop) {
 TEST(Job, ARankThatExitsEarlyIsNamedAtOnce) {
   for (const int leaver : {0, 2}) {
     Supervisor job({"3", "leave", std::to_string(leaver)});
-    ASSERT_TRUE(job.wait_for("event started 2"));
+    ASSERT_TRUE(job.says("event started 2"));
     const auto start = Clock::now();
-    EXPECT_EQ(job.wait(), 70);
+    EXPECT_EQ(job.wait().code(), 70);
     EXPECT_LT(seconds_since(start), 10);
     expect_part(job.err(), fmt::format(" for rank {}, which has ended", leaver));
     expect_no_rank_left(job, 3);
@@ -423,13 +369,13 @@ TEST(Job, ARankThatExitsEarlyIsNamedAtOnce) {
 
 TEST(Job, ARankMayEndBeforeItsPeersDo) {
   Supervisor job({"3", "last_one", "0"});
-  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.wait().code(), 0);
   expect_part(job.out(), "rank 0 is alone and done");
 }
 
 TEST(Job, AProgramThatCannotBeExecuted) {
   Supervisor job({"2", "no_program"});
-  EXPECT_EQ(job.wait(), 127);
+  EXPECT_EQ(job.wait().code(), 127);
   expect_part(job.err(), "cannot be executed: No such file or directory");
 }
 

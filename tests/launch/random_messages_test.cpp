@@ -140,7 +140,7 @@ class RandomMessages : public testing::NodeJob {
       train_->send(SIGTERM);
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    return train_->wait();
+    return train_->wait().code();
   }
 
   Message from_supervisor(Dice& dice) {
@@ -230,9 +230,8 @@ TEST_F(RandomMessages, ASupervisorEndsWithACodeOfItsOwn) {
     for (int i = 0; i < 200 && disturb_supervisor(dice); ++i) {
     }
     const int code = end_supervisor();
-    EXPECT_TRUE(codes.count(code) == 1) << "seed " << seed << ", " << code << train_->text();
+    EXPECT_TRUE(codes.count(code) == 1) << "seed " << seed << ", " << code << train_->out();
     train_.reset();
-    std::filesystem::remove(folder_ / "train");
   }
 }
 
@@ -243,16 +242,16 @@ TEST_F(RandomMessages, AnAgentStaysUntilItIsSentAway) {
     ChannelAcceptor acceptor("127.0.0.1", "0", Secret::from_file(secret()),
                              Identity{kSupervisorService}, node_message_bounds());
     endpoint_ = acceptor.endpoint();
-    const auto agent = join(fmt::format("agent{}", round));
+    const auto agent = join();
     for (int i = 0; i < 3; ++i) {
       const auto channel = next(acceptor);
-      ASSERT_TRUE(channel) << "seed " << seed << agent->text();
+      ASSERT_TRUE(channel) << "seed " << seed << agent->out();
       disturb_agent(*channel, dice);
     }
     const auto last = next(acceptor);
-    ASSERT_TRUE(last) << "seed " << seed << agent->text();
+    ASSERT_TRUE(last) << "seed " << seed << agent->out();
     say(*last, {NodeMessage::kLeave, Verdict{0, 3, "the end"}.write()});
-    EXPECT_EQ(agent->wait(), 3) << "seed " << seed << agent->text();
+    EXPECT_EQ(agent->wait().code(), 3) << "seed " << seed << agent->out();
   }
 }
 

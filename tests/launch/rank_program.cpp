@@ -47,14 +47,16 @@ void say(const std::string& text) {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// Endless collectives until a rank was asked to stop, which all learn in the same round. save_ms:
-// how long a rank takes to save.
+// Endless collectives until a rank was asked to stop, which all learn in the same round. Rank 0
+// sleeps before each round, so that waiting tests need little processor time: the others wait in
+// the collective. save_ms: how long a rank takes to save.
 int train_for_ever(const RankContext& me, Comm& comm, float* data, int64_t count, int save_ms) {
   ShmWorld& world = *me.world;
   if (!world.begin_saving()) return 1;
   say(fmt::format("rank {} trains, {} in all, {} slots", comm.rank(), comm.size(),
                   me.slots ? "with" : "without"));
   for (int64_t step = 1;; ++step) {
+    if (comm.rank() == 0) sleep_ms(20);
     comm.all_reduce(data, count, Dtype::kF32);
     for (int64_t i = 0; i < count; ++i) data[i] *= 0.5f;
     int64_t stop = world.stop_word();
