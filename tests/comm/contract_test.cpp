@@ -348,7 +348,7 @@ std::vector<Case> all_cases() {
   }
   if (!has_gloo()) return cases;
   for (const int n : {1, 2, 3, 5}) cases.push_back({BackEnd::kGlooThreads, n});
-  for (const int n : {2, 4}) cases.push_back({BackEnd::kGlooProcesses, n});
+  for (const int n : {3, 4}) cases.push_back({BackEnd::kGlooProcesses, n});
   for (const int n : {3, 4, 6, 8}) cases.push_back({BackEnd::kNodesThreads, n});
   return cases;
 }

@@ -1,5 +1,6 @@
 // tests/dist/decoders_test.cpp: every family in several layouts: the same bits in exact mode, the
 // same weights in fast mode, and files with Hugging Face's names.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include "checkpoint/load.h"
 #include "model/load.h"
 #include "model/stored.h"
-#include "tests/dist/mesh_run.h"
+#include "tests/dist/layouts.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/tiny_decoders.h"
 
@@ -36,21 +37,26 @@ MeshRun decoder_run(const char* config, const char* mode, const char* precision,
 
 class Decoders : public ::testing::TestWithParam<TinyDecoder> {};
 
-TEST_P(Decoders, ExactModeHasTheSameBits) {
-  const std::vector<Place> places = {
-      {2, 1, "zero1"}, {1, 2, "none"}, {2, 2, "zero3", 2}, {2, 2, "zero2"}};
-  for (const char* precision : {"fp32", "bf16"}) {
-    for (const bool packed : {false, true}) {
-      const MeshRun run = decoder_run(GetParam().config, "exact", precision, packed);
-      const MeshResult one = train_at(run, {1, 1, "none"});
-      EXPECT_LT(one.losses[5], one.losses[1]) << precision;
-      for (const Place& place : places) {
-        EXPECT_EQ(join(differences(one, train_at(run, place))), "")
-            << precision << (packed ? " packed " : " ") << text_of(place);
+std::vector<LayoutRun> decoder_exact_runs() {
+  std::vector<LayoutRun> runs;
+  for (const TinyDecoder& decoder : tiny_decoders()) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      for (const bool packed : {false, true}) {
+        runs.push_back({fmt::format("{}_{}{}", decoder.name, precision, packed ? "_packed" : ""),
+                        [=] { return decoder_run(decoder.config, "exact", precision, packed); },
+                        expect_same_bits,
+                        [](const MeshResult& one) { EXPECT_LT(one.losses[5], one.losses[1]); }});
       }
     }
   }
+  return runs;
 }
+INSTANTIATE_TEST_SUITE_P(Decoders, Layouts,
+                         ::testing::ValuesIn(layout_cases(decoder_exact_runs(), {{2, 2, "zero3", 2},
+                                                                                 {2, 1, "zero1"},
+                                                                                 {1, 2, "none"},
+                                                                                 {2, 2, "zero2"}})),
+                         layout_name);
 
 std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));
@@ -58,31 +64,51 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
   return values;
 }
 
+double farthest(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  const std::vector<float> left = floats_of(a), right = floats_of(b);
+  double most = 0;
+  for (size_t i = 0; i < left.size(); ++i)
+    most = std::max(most, std::abs(double{left[i]} - double{right[i]}));
+  return most;
+}
+
 // SGD: a gradient that lacks a rank's addend, or has one twice, moves the weights elsewhere.
-TEST_P(Decoders, FastModeHasTheSameWeights) {
-  MeshRun run = decoder_run(GetParam().config, "fast", "fp32");
+MeshRun decoder_sgd_run(const char* config) {
+  MeshRun run = decoder_run(config, "fast", "fp32");
   run.config.train.optimizer.name = "sgd";
   run.lr = 0.1;
-  const MeshResult one = train_at(run, {1, 1, "none"});
+  return run;
+}
+
+void expect_same_weights(const MeshResult& one, const MeshResult& other) {
+  within_absolute(3e-5)(one, other);
+  for (const auto& [name, bytes] : one.tensors)
+    EXPECT_LT(farthest(bytes, other.tensors.at(name)), 2e-5) << name;
+}
+
+std::vector<LayoutRun> decoder_fast_runs() {
+  std::vector<LayoutRun> runs;
+  for (const TinyDecoder& decoder : tiny_decoders()) {
+    runs.push_back({std::string(decoder.name) + "_sgd",
+                    [=] { return decoder_sgd_run(decoder.config); }, expect_same_weights});
+  }
+  return runs;
+}
+INSTANTIATE_TEST_SUITE_P(DecodersFast, Layouts,
+                         ::testing::ValuesIn(layout_cases(decoder_fast_runs(), {{2, 2, "zero3", 2},
+                                                                                {1, 2, "none"},
+                                                                                {2, 2, "zero1"}})),
+                         layout_name);
+
+TEST_P(Decoders, EveryWeightLearns) {
+  const MeshRun run = decoder_sgd_run(GetParam().config);
+  const MeshResult& one = train_once(std::string(GetParam().name) + "_sgd", run);
   MeshRun start = run;
   start.lr = 0;
+  start.batches.resize(1);
   const MeshResult before = train_at(start, {1, 1, "none"});
-  for (const Place& place : {Place{1, 2, "none"}, Place{2, 2, "zero1"}, Place{2, 2, "zero3", 2}}) {
-    const MeshResult other = train_at(run, place);
-    for (size_t s = 0; s < one.losses.size(); ++s)
-      EXPECT_NEAR(other.losses[s], one.losses[s], 3e-5) << text_of(place);
-    for (const auto& [name, bytes] : one.tensors) {
-      const auto want = floats_of(bytes), got = floats_of(other.tensors.at(name)),
-                 began = floats_of(before.tensors.at(name));
-      double moved = 0, apart = 0;
-      for (size_t i = 0; i < want.size(); ++i) {
-        moved = std::max(moved, std::abs(double{want[i]} - double{began[i]}));
-        apart = std::max(apart, std::abs(double{want[i]} - double{got[i]}));
-      }
-      EXPECT_LT(apart, 2e-5) << name << " " << text_of(place);
-      EXPECT_GT(moved, 1e-4) << name << " did not learn";
-    }
-  }
+  for (const auto& [name, bytes] : one.tensors)
+    EXPECT_GT(farthest(bytes, before.tensors.at(name)), 1e-4) << name << " did not learn";
 }
 
 // A folder written from a checkpoint of four ranks has the parameters of the run, and only the

@@ -1,13 +1,12 @@
 // tests/dist/exact_test.cpp: exact mode: the same bits in every layout.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "base/error.h"
 #include "comm/gloo/gloo.h"
 #include "graph/ops/attention.h"
 #include "net/store.h"
-#include "tests/dist/mesh_run.h"
+#include "tests/dist/layouts.h"
 
 namespace weft::testing {
 namespace {
@@ -15,9 +14,9 @@ namespace {
 // Layouts that each exercise something else; compared with dp 1, tp 1. Eight ranks on request.
 std::vector<Place> layouts(int most_tp, bool eight_ranks) {
   std::vector<Place> all = {
-      {1, 1, "none", 1}, {2, 1, "none"},     {4, 1, "none", 2}, {1, 2, "none"},  {2, 1, "zero1"},
-      {4, 1, "zero1"},   {2, 1, "zero2", 2}, {4, 1, "zero2"},   {2, 1, "zero3"}, {4, 1, "zero3", 1},
-      {2, 2, "none"},    {2, 2, "zero1"},    {2, 2, "zero2"},   {2, 2, "zero3"}};
+      {2, 2, "zero3"},    {1, 1, "none", 1}, {2, 1, "none"},     {4, 1, "none", 2}, {1, 2, "none"},
+      {2, 1, "zero1"},    {4, 1, "zero1"},   {2, 1, "zero2", 2}, {4, 1, "zero2"},   {2, 1, "zero3"},
+      {4, 1, "zero3", 1}, {2, 2, "none"},    {2, 2, "zero1"},    {2, 2, "zero2"}};
   if (most_tp >= 4) all.push_back({1, 4, "none"});
   if (eight_ranks) all.push_back({2, 4, "zero3"});
   return all;
@@ -67,8 +66,9 @@ MeshRun exact_run(const Json& model, const char* precision, bool masters, int st
   run.config.train.clip_norm = 0.5;
   run.config.data.seq_length = 12;
   run.config.parallel.mode = "exact";
-  for (int s = 0; s < steps; ++s)  // ten batches, repeated
-    run.batches.push_back(random_batch(rows, 12, 1003, static_cast<uint64_t>(100 + s % 10)));
+  for (int s = 0; s < steps; ++s)  // batches are repeated
+    run.batches.push_back(
+        random_batch(rows, 12, 1003, static_cast<uint64_t>(100 + s % (steps >= 30 ? 10 : 4))));
   run.eval = random_batch(7, 12, 1003, 99);
   return run;
 }
@@ -82,33 +82,47 @@ struct ExactCase {
   int exact_tp = 0;
 };
 
-class Exact : public ::testing::TestWithParam<ExactCase> {};
-
-TEST_P(Exact, SameBitsInEveryLayout) {
-  const ExactCase& c = GetParam();
-  MeshRun run = exact_run(c.model(), c.precision, c.masters, 30);
-  run.config.parallel.exact_tp = c.exact_tp;
-  const MeshResult one = train_at(run, {1, 1, "none"});
-  ASSERT_EQ(one.losses.size(), 30u);
-  EXPECT_LT(one.losses[29], one.losses[9]);  // of one batch
-  for (const Place& place : layouts(c.most_tp, c.most_tp >= 4 && c.exact_tp == 0)) {
-    const MeshResult other = train_at(run, place);
-    EXPECT_EQ(join(differences(one, other)), "") << "dp " << place.dp << " tp " << place.tp << " "
-                                                 << place.shard << " micro " << place.micro;
-  }
+// The loss falls: from one use of a batch to a later one.
+void expect_learns(const MeshResult& one, size_t repeat) {
+  EXPECT_LT(one.losses.back(), one.losses[one.losses.size() - 1 - repeat]);
 }
 
+LayoutRun exact_layouts(const ExactCase& c, int steps) {
+  const auto make = [=] {
+    MeshRun run = exact_run(c.model(), c.precision, c.masters, steps);
+    run.config.parallel.exact_tp = c.exact_tp;
+    return run;
+  };
+  const size_t repeat = steps >= 30 ? 20 : 4;
+  return {fmt::format("exact_{}_{}steps", c.name, steps), make, expect_same_bits,
+          [=](const MeshResult& one) { expect_learns(one, repeat); }};
+}
+
+std::vector<LayoutCase> exact_cases() {
+  std::vector<LayoutCase> cases;
+  for (const ExactCase& c :
+       {ExactCase{"qwen2_fp32", qwen2, 4, "fp32", true},
+        ExactCase{"qwen2_bf16", qwen2, 4, "bf16", true},
+        ExactCase{"llama_fp32", llama, 2, "fp32", true},
+        ExactCase{"llama_bf16_pure", llama, 2, "bf16", false},
+        ExactCase{"qwen2_copies_fp32", qwen2_two_kv_heads, 4, "fp32", true, 4},
+        ExactCase{"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4, "bf16", false, 4},
+        ExactCase{"llama_copies_fp32", llama_two_kv_heads, 4, "fp32", true, 4},
+        ExactCase{"llama_one_kv_head_bf16", llama_one_kv_head, 4, "bf16", true, 8}}) {
+    const auto more =
+        layout_cases({exact_layouts(c, 8)}, layouts(c.most_tp, c.most_tp >= 4 && c.exact_tp == 0));
+    cases.insert(cases.end(), more.begin(), more.end());
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Exact, Layouts, ::testing::ValuesIn(exact_cases()), layout_name);
+
+// Ten batches, three times.
 INSTANTIATE_TEST_SUITE_P(
-    Models, Exact,
-    ::testing::Values(ExactCase{"qwen2_fp32", qwen2, 4, "fp32", true},
-                      ExactCase{"qwen2_bf16", qwen2, 4, "bf16", true},
-                      ExactCase{"llama_fp32", llama, 2, "fp32", true},
-                      ExactCase{"llama_bf16_pure", llama, 2, "bf16", false},
-                      ExactCase{"qwen2_copies_fp32", qwen2_two_kv_heads, 4, "fp32", true, 4},
-                      ExactCase{"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4, "bf16", false, 4},
-                      ExactCase{"llama_copies_fp32", llama_two_kv_heads, 4, "fp32", true, 4},
-                      ExactCase{"llama_one_kv_head_bf16", llama_one_kv_head, 4, "bf16", true, 8}),
-    [](const auto& c) { return std::string(c.param.name); });
+    ExactLong, Layouts,
+    ::testing::ValuesIn(layout_cases({exact_layouts({"qwen2_bf16", qwen2, 4, "bf16", true}, 30)},
+                                     {{2, 2, "zero3"}, {4, 1, "zero2", 2}, {1, 4, "none"}})),
+    layout_name);
 
 // The copies' addends are the gradient: nothing is counted twice or omitted.
 TEST(Exact, CopiesOnlyChangeRounding) {
@@ -125,18 +139,25 @@ TEST(Exact, CopiesOnlyChangeRounding) {
 }
 
 // Parts of q, k and v that need no gradient, biases that need one.
-TEST(Exact, CopiesOfFrozenParts) {
-  MeshRun run = exact_run(qwen2_two_kv_heads(), "fp32", true, 4);
-  run.config.parallel.exact_tp = 4;
-  for (const char* frozen : {"*k_proj*", "*[qv]_proj.weight", "*v_proj.bias", "*layers.0.*"}) {
-    run.config.model.freeze = {frozen};
-    const MeshResult one = train_at(run, {1, 1, "none"});
-    for (const Place& place : {Place{1, 4, "none"}, {2, 2, "zero1"}, {2, 2, "zero3"}}) {
-      EXPECT_EQ(join(differences(one, train_at(run, place))), "")
-          << frozen << " dp " << place.dp << " tp " << place.tp << " " << place.shard;
-    }
+std::vector<LayoutRun> frozen_copies() {
+  std::vector<LayoutRun> runs;
+  for (const auto& [name, frozen] : {std::pair{"k_proj", "*k_proj*"},
+                                     {"qv_weights", "*[qv]_proj.weight"},
+                                     {"v_bias", "*v_proj.bias"},
+                                     {"layer", "*layers.0.*"}}) {
+    runs.push_back({fmt::format("exact_copies_without_{}", name), [frozen = frozen] {
+                      MeshRun run = exact_run(qwen2_two_kv_heads(), "fp32", true, 4);
+                      run.config.parallel.exact_tp = 4;
+                      run.config.model.freeze = {frozen};
+                      return run;
+                    }});
   }
+  return runs;
 }
+INSTANTIATE_TEST_SUITE_P(ExactFrozenCopies, Layouts,
+                         ::testing::ValuesIn(layout_cases(
+                             frozen_copies(), {{1, 4, "none"}, {2, 2, "zero1"}, {2, 2, "zero3"}})),
+                         layout_name);
 
 // The promise would be empty if fast mode kept it too, or if nothing could break it.
 TEST(ExactControl, FastModeDiffers) {
@@ -179,48 +200,55 @@ TEST(Exact, GroupsOfSeveralLeaves) {
 // ------------------------------------------------------------------ every dp that divides the rows
 // Twelve rows are four groups of three, thirty are two of fifteen: none of these dp but 2 owns
 // whole groups, and leaves go to the owners of shards pass after pass.
-class ExactDp : public ::testing::TestWithParam<ExactCase> {};
-
 void expect_same(const MeshRun& run, const MeshResult& one, const std::vector<Place>& places) {
   for (const Place& place : places) {
     EXPECT_EQ(join(differences(one, train_at(run, place))), "")
-        << run.config.train.global_batch << " rows, dp " << place.dp << " tp " << place.tp << " "
-        << place.shard << " micro " << place.micro;
+        << run.config.train.global_batch << " rows, " << text_of(place);
   }
 }
 
-TEST_P(ExactDp, SameBitsWhereItOwnsNoGroups) {
-  const ExactCase& c = GetParam();
-  MeshRun run = exact_run(c.model(), c.precision, c.masters, 6, 12);
-  run.config.parallel.exact_tp = c.exact_tp;
-  const MeshResult one = train_at(run, {1, 1, "none"});
-  expect_same(run, one,
-              {{2, 1, "zero2"},
-               {3, 1, "none", 1},
-               {3, 1, "zero1"},
-               {3, 1, "zero2", 2},
-               {3, 1, "zero3"},
-               {6, 1, "none"},
-               {6, 1, "zero1", 1},
-               {6, 1, "zero2"},
-               {6, 1, "zero3", 2},
-               {12, 1, "none"},
-               {12, 1, "zero1"},
-               {3, 2, "none"},
-               {3, 2, "zero1", 2},
-               {3, 2, "zero3"}});
-  MeshRun thirty = exact_run(c.model(), c.precision, c.masters, 3, 30);
-  thirty.config.parallel.exact_tp = c.exact_tp;
-  expect_same(thirty, train_at(thirty, {1, 1, "none"}),
-              {{2, 1, "none"}, {3, 1, "zero1"}, {5, 1, "none"}, {5, 1, "zero2"}, {6, 1, "zero3"}});
+LayoutRun exact_rows(const ExactCase& c, int rows, int steps) {
+  return {fmt::format("exact_{}_{}rows", c.name, rows), [=] {
+            MeshRun run = exact_run(c.model(), c.precision, c.masters, steps, rows);
+            run.config.parallel.exact_tp = c.exact_tp;
+            return run;
+          }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ExactDp,
-                         ::testing::Values(ExactCase{"qwen2_fp32", qwen2, 4, "fp32", true},
-                                           ExactCase{"llama_bf16", llama, 2, "bf16", true},
-                                           ExactCase{"qwen2_copies_bf16_pure", qwen2_two_kv_heads,
-                                                     4, "bf16", false, 4}),
-                         [](const auto& c) { return std::string(c.param.name); });
+constexpr ExactCase kDpCases[] = {
+    {"qwen2_fp32", qwen2, 4, "fp32", true},
+    {"llama_bf16", llama, 2, "bf16", true},
+    {"qwen2_copies_bf16_pure", qwen2_two_kv_heads, 4, "bf16", false, 4}};
+
+std::vector<LayoutRun> exact_rows_of_all(int rows, int steps) {
+  std::vector<LayoutRun> runs;
+  for (const ExactCase& c : kDpCases) runs.push_back(exact_rows(c, rows, steps));
+  return runs;
+}
+
+INSTANTIATE_TEST_SUITE_P(ExactDpOfTwelveRows, Layouts,
+                         ::testing::ValuesIn(layout_cases(exact_rows_of_all(12, 4),
+                                                          {{3, 1, "zero3"},
+                                                           {2, 1, "zero2"},
+                                                           {3, 1, "none", 1},
+                                                           {3, 1, "zero1"},
+                                                           {3, 1, "zero2", 2},
+                                                           {6, 1, "none"},
+                                                           {6, 1, "zero1", 1},
+                                                           {6, 1, "zero2"},
+                                                           {6, 1, "zero3", 2},
+                                                           {12, 1, "none"},
+                                                           {12, 1, "zero1"},
+                                                           {3, 2, "none"},
+                                                           {3, 2, "zero1", 2},
+                                                           {3, 2, "zero3"}})),
+                         layout_name);
+INSTANTIATE_TEST_SUITE_P(
+    ExactDpOfThirtyRows, Layouts,
+    ::testing::ValuesIn(layout_cases(
+        exact_rows_of_all(30, 3),
+        {{5, 1, "zero2"}, {2, 1, "none"}, {3, 1, "zero1"}, {5, 1, "none"}, {6, 1, "zero3"}})),
+    layout_name);
 
 // One group, a dp above the groups that is a power of two itself, leaves of two rows, one pass.
 TEST(ExactDp, OtherConstants) {
@@ -236,14 +264,22 @@ TEST(ExactDp, OtherConstants) {
 }
 
 // A tied embedding, dropout off, parameters without a gradient.
-TEST(ExactDp, FrozenParts) {
-  MeshRun run = exact_run(qwen2(), "fp32", true, 3, 12);
-  for (const char* frozen : {"*embed*", "*layers.0.*", "*v_proj.bias"}) {
-    run.config.model.freeze = {frozen};
-    expect_same(run, train_at(run, {1, 1, "none"}),
-                {{3, 1, "none"}, {3, 1, "zero1"}, {3, 1, "zero3"}});
+std::vector<LayoutRun> frozen_rows() {
+  std::vector<LayoutRun> runs;
+  for (const auto& [name, frozen] :
+       {std::pair{"embedding", "*embed*"}, {"layer", "*layers.0.*"}, {"v_bias", "*v_proj.bias"}}) {
+    runs.push_back({fmt::format("exact_12rows_without_{}", name), [frozen = frozen] {
+                      MeshRun run = exact_run(qwen2(), "fp32", true, 3, 12);
+                      run.config.model.freeze = {frozen};
+                      return run;
+                    }});
   }
+  return runs;
 }
+INSTANTIATE_TEST_SUITE_P(ExactDpFrozen, Layouts,
+                         ::testing::ValuesIn(layout_cases(
+                             frozen_rows(), {{3, 1, "zero3"}, {3, 1, "none"}, {3, 1, "zero1"}})),
+                         layout_name);
 
 // Leaves of a group in another order are other sums, on every dp the same ones.
 TEST(ExactDpControl, TwoSwappedLeavesAreDetected) {

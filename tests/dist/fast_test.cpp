@@ -1,10 +1,9 @@
 // tests/dist/fast_test.cpp: fast mode: every layout within its documented tolerance of one rank.
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tests/dist/mesh_run.h"
+#include "tests/dist/layouts.h"
 
 namespace weft::testing {
 namespace {
@@ -49,25 +48,9 @@ Distance distance(const MeshResult& a, const MeshResult& b) {
   return d;
 }
 
-TEST(Fast, Fp32StaysWithinTolerance) {
-  const MeshRun run = fast_run("fp32", 40);
-  const MeshResult one = train_at(run, {1, 1, "none", 2});
-  for (const Place& place :
-       {Place{2, 1, "none", 2}, Place{2, 1, "zero1", 2}, Place{2, 1, "zero2", 2},
-        Place{3, 1, "zero3", 2}, Place{1, 2, "none", 2}, Place{1, 4, "none", 2},
-        Place{2, 2, "zero3", 2}}) {
-    const MeshResult other = train_at(run, place);
-    EXPECT_LT(distance(one, other).most, kMostFp32)
-        << "dp " << place.dp << " tp " << place.tp << " " << place.shard;
-    for (size_t i = 0; i < one.norms.size(); ++i) {
-      ASSERT_NEAR(other.norms[i], one.norms[i], 1e-4 * one.norms[i]) << i;
-    }
-  }
-}
-
 // 3 key/value heads on 2 and on 4 ranks: the heads between two ranks exist twice, and their
 // gradients are sums of both. Checkpoints know three heads.
-TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
+MeshRun three_kv_heads_run() {
   MeshRun run = fast_run("fp32", 15);
   run.model.set("hidden_size", 48);
   run.model.set("num_attention_heads", 12);
@@ -75,34 +58,54 @@ TEST(Fast, KeyValueHeadsThatTpDoesNotDivide) {
   run.config.data.seq_length = 200;
   for (Batch& b : run.batches)
     b = random_batch(12, 200, 101, static_cast<uint64_t>(b.values("lengths")[0]));
-  const MeshResult one = train_at(run, {1, 1, "none", 2});
-  for (const Place& place :
-       {Place{1, 2, "none", 2}, Place{1, 2, "none", 12}, Place{1, 4, "none", 2},
-        Place{2, 2, "none", 2}, Place{2, 2, "zero1", 2}, Place{2, 2, "zero2", 2},
-        Place{2, 2, "zero3", 2}, Place{2, 4, "zero3", 6}}) {
-    const MeshResult other = train_at(run, place);
-    const std::string what = fmt::format("dp {} tp {} {}", place.dp, place.tp, place.shard);
-    EXPECT_LT(distance(one, other).most, kMostFp32) << what;
-    for (size_t i = 0; i < one.norms.size(); ++i) {
-      ASSERT_NEAR(other.norms[i], one.norms[i], 1e-4 * one.norms[i]) << what << " step " << i;
-    }
-    ASSERT_EQ(other.tensors.size(), one.tensors.size()) << what;
-    for (const auto& [name, bytes] : one.tensors) {
-      ASSERT_EQ(other.tensors.at(name).size(), bytes.size()) << what << " " << name;
-    }
-  }
+  return run;
 }
 
-TEST(Fast, Bf16StaysWithinTolerance) {
-  const MeshRun run = fast_run("bf16", 40);
-  const MeshResult one = train_at(run, {1, 1, "none", 2});
-  for (const Place& place :
-       {Place{2, 1, "none", 2}, Place{2, 2, "none", 2}, Place{3, 1, "zero3", 2}}) {
-    const Distance d = distance(one, train_at(run, place));
-    EXPECT_LT(d.mean, kMeanBf16) << "dp " << place.dp << " tp " << place.tp;
-    EXPECT_LT(d.most, kMostBf16) << "dp " << place.dp << " tp " << place.tp;
-  }
+void expect_same_shapes(const MeshResult& one, const MeshResult& other) {
+  within_absolute(kMostFp32, 1e-4)(one, other);
+  ASSERT_EQ(other.tensors.size(), one.tensors.size());
+  for (const auto& [name, bytes] : one.tensors)
+    EXPECT_EQ(other.tensors.at(name).size(), bytes.size()) << name;
 }
+
+void expect_bf16_tolerance(const MeshResult& one, const MeshResult& other) {
+  const Distance d = distance(one, other);
+  EXPECT_LT(d.mean, kMeanBf16);
+  EXPECT_LT(d.most, kMostBf16);
+}
+
+INSTANTIATE_TEST_SUITE_P(FastFp32, Layouts,
+                         ::testing::ValuesIn(layout_cases({{"fast_fp32",
+                                                            [] { return fast_run("fp32", 40); },
+                                                            within_absolute(kMostFp32, 1e-4),
+                                                            {},
+                                                            2}},
+                                                          {{2, 2, "zero3", 2},
+                                                           {2, 1, "none", 2},
+                                                           {2, 1, "zero1", 2},
+                                                           {2, 1, "zero2", 2},
+                                                           {3, 1, "zero3", 2},
+                                                           {1, 2, "none", 2},
+                                                           {1, 4, "none", 2}})),
+                         layout_name);
+INSTANTIATE_TEST_SUITE_P(
+    FastBf16, Layouts,
+    ::testing::ValuesIn(layout_cases(
+        {{"fast_bf16", [] { return fast_run("bf16", 40); }, expect_bf16_tolerance, {}, 2}},
+        {{2, 2, "none", 2}, {2, 1, "none", 2}, {3, 1, "zero3", 2}})),
+    layout_name);
+INSTANTIATE_TEST_SUITE_P(
+    FastKeyValueHeadsThatTpDoesNotDivide, Layouts,
+    ::testing::ValuesIn(layout_cases({{"fast_kv3", three_kv_heads_run, expect_same_shapes, {}, 2}},
+                                     {{2, 2, "zero3", 2},
+                                      {1, 2, "none", 2},
+                                      {1, 2, "none", 12},
+                                      {1, 4, "none", 2},
+                                      {2, 2, "none", 2},
+                                      {2, 2, "zero1", 2},
+                                      {2, 2, "zero2", 2},
+                                      {2, 4, "zero3", 6}})),
+    layout_name);
 
 }  // namespace
 }  // namespace weft::testing

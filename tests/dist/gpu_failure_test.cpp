@@ -76,7 +76,7 @@ TEST_P(AFailingGpu, EndsARunOfOneRankAndLosesNothing) {
 }
 
 TEST_P(AFailingGpu, EndsAllRanksAndNamesItself) {
-  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNccl}) {
+  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNcclOnCpu}) {
     const GpuTrainer trainer;
     const std::vector<std::string> sets = {"parallel.dp=2", "parallel.shard=zero1",
                                            "train.micro_batch=2"};
@@ -119,7 +119,7 @@ TEST(GpuFailure, OutOfMemoryAndBugsAreNotALostDevice) {
 }
 
 TEST(GpuFailure, ADeadRankEndsTheOthersAndTheRunResumes) {
-  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNccl}) {
+  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNcclOnCpu}) {
     const GpuTrainer trainer;
     const std::vector<std::string> sets = {"parallel.dp=2", "parallel.mode=exact"};
     trainer.train_well(kind, sets);
@@ -146,10 +146,10 @@ TEST(GpuFailure, QueuedCallsAreAbortedBeforeMemoryIsFreed) {
   const std::vector<std::string> sets = {"parallel.dp=2", "parallel.shard=zero1",
                                          "train.micro_batch=2"};
   for (const char* call : {"event", "read", "wait"}) {
-    const int64_t calls = healthy_run(GpuKind::kNccl, sets, 1).calls.of(call);
+    const int64_t calls = healthy_run(GpuKind::kNcclOnCpu, sets, 1).calls.of(call);
     for (int64_t number = calls / 2; number < calls / 2 + 3; ++number) {
       const GpuTrainer trainer;
-      const auto ends = trainer.train(GpuKind::kNccl, sets, [&](int rank, FakeDevice& device) {
+      const auto ends = trainer.train(GpuKind::kNcclOnCpu, sets, [&](int rank, FakeDevice& device) {
         if (rank == 0) device.copy_ms = 20;
         if (rank == 1) device.fault = {call, number, "cudaErrorECCUncorrectable", rank};
       });

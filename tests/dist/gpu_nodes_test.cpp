@@ -79,7 +79,7 @@ constexpr int64_t kNodesSteps = 4;
 // Returns how many calls a rank's device gets.
 int64_t train_calmly(const GpuTrainer& calm, const Sets& sets) {
   CallCounts calls;
-  const auto ends = calm.train(GpuKind::kNccl, sets, [&](int rank, FakeDevice& device) {
+  const auto ends = calm.train(GpuKind::kNcclOnCpu, sets, [&](int rank, FakeDevice& device) {
     if (rank == 1) device.count_calls_in(&calls);
   });
   for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.message;

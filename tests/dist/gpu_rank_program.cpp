@@ -125,7 +125,7 @@ Backend open_fake_gpu(const RankContext& me) {
     own->on_fault = [] { ::kill(::getpid(), SIGKILL); };
   }
   Device* device = own.get();
-  return {&queued_kernels(), device, std::move(own)};
+  return {&queued_cpu_kernels(), device, std::move(own)};
 }
 
 int train(const RunFile& file, const RankContext& me) {

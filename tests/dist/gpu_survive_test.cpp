@@ -31,8 +31,10 @@ const SurviveCase kSurviveCases[] = {
     {"SharedMeshZero3",
      GpuKind::kShared,
      {"parallel.dp=2", "parallel.tp=2", "parallel.shard=zero3"}},
-    {"NcclZero1", GpuKind::kNccl, {"parallel.dp=2", "parallel.shard=zero1"}},
-    {"NcclMeshExact", GpuKind::kNccl, {"parallel.dp=2", "parallel.tp=2", "parallel.mode=exact"}},
+    {"NcclZero1", GpuKind::kNcclOnCpu, {"parallel.dp=2", "parallel.shard=zero1"}},
+    {"NcclMeshExact",
+     GpuKind::kNcclOnCpu,
+     {"parallel.dp=2", "parallel.tp=2", "parallel.mode=exact"}},
     {"NcclTensorFp16", GpuKind::kNccl, {"parallel.tp=2", "train.precision=fp16"}},
     {"SharedSavesNow", GpuKind::kShared, {"parallel.dp=2", "checkpoint.async=false"}},
 };
@@ -112,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GpuSurvive, ::testing::ValuesIn(kSurviveCases)
 // Only the rank whose GPU failed opens a device again; the others keep theirs, and what they have
 // pinned.
 TEST(GpuSurviveDevices, SurvivorsKeepTheirDevice) {
-  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNccl}) {
+  for (const GpuKind kind : {GpuKind::kShared, GpuKind::kNcclOnCpu}) {
     for (const bool can_pin : {true, false}) {
       const SurviveCase c{"", kind, {"parallel.dp=2"}};
       const GpuTrainer calm, hit;

@@ -33,6 +33,8 @@ std::string rows() {
   return text;
 }
 
+bool is_over_nccl(GpuKind kind) { return kind == GpuKind::kNccl || kind == GpuKind::kNcclOnCpu; }
+
 Backend make_backend(GpuKind kind, int rank, const GpuTrainer::MakeFault& fault) {
   if (kind == GpuKind::kCpu) return {&cpu_kernels(), &host_device(), nullptr};
   if (kind == GpuKind::kEmulated) {
@@ -44,7 +46,8 @@ Backend make_backend(GpuKind kind, int rank, const GpuTrainer::MakeFault& fault)
   own->fault.gpu = rank;
   if (fault) fault(rank, *own);
   Device* device = own.get();
-  return {&queued_kernels(), device, std::move(own)};
+  const Kernels& kernels = kind == GpuKind::kNccl ? queued_kernels() : queued_cpu_kernels();
+  return {&kernels, device, std::move(own)};
 }
 
 // As in main and the supervisor; a killed rank reports nothing.
@@ -223,7 +226,7 @@ std::vector<RankEnd> GpuTrainer::train(GpuKind kind, const std::vector<std::stri
   for (int r = 0; r < num_ranks; ++r) {
     threads.emplace_back([&, r] {
       RankPlace place{r, 1, world, [&, r] { return make_backend(kind, r, fault); }, nullptr};
-      if (kind == GpuKind::kNccl) place.nccl = &nccl;
+      if (is_over_nccl(kind)) place.nccl = &nccl;
       RankEnd& end = ends[static_cast<size_t>(r)] = run_rank(file, place);
       // As the supervisor does; a rank that only lost its peers is not reported.
       if (world && end.exit_code != 0) world->abort(end.message);
@@ -243,7 +246,7 @@ GpuTrainer::Survived GpuTrainer::survive(GpuKind kind, const std::vector<std::st
                   RankPlace place;
                   place.rank = r;
                   place.open_device = [&, r] { return make_backend(kind, r, fault); };
-                  if (kind == GpuKind::kNccl) place.nccl = &nccl;
+                  if (is_over_nccl(kind)) place.nccl = &nccl;
                   return place;
                 });
   return job.run();

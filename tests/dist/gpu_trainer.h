@@ -28,10 +28,11 @@ Sets with(Sets sets, const Sets& more);
 struct Killed {};
 
 enum class GpuKind {
-  kCpu,       // none
-  kEmulated,  // one, emulated on the CPU, that the ranks share
-  kShared,    // the same, with async queues
-  kNccl,      // one each, with queues, over the fake NCCL
+  kCpu,        // none
+  kEmulated,   // one, emulated on the CPU, that the ranks share
+  kShared,     // one with async queues, of the CPU's kernels
+  kNccl,       // one each, with queues, over the fake NCCL
+  kNcclOnCpu,  // the same with the CPU's kernels, which are faster
 };
 
 struct RankEnd {

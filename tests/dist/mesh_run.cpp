@@ -105,7 +105,7 @@ class Job {
       if (run_.fault) run_.fault(*fake);
       backend.own = std::move(own);
       backend.device = fake;
-      backend.kernels = &queued_kernels();
+      backend.kernels = &queued_cpu_kernels();
     }
     set_gemm_choice(layout_.is_exact ? GemmChoice::kExact : GemmChoice::kFast);
     Engine engine(config_, *model_, &ranks, *backend.kernels, 1, backend.device);

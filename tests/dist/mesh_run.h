@@ -56,7 +56,7 @@ struct MeshRun {
   std::function<std::unique_ptr<Comm>(int rank, int num_ranks)> make_comm;
   // A rank's kernels and device (tests/backends.h); empty: the CPU's best.
   std::string backend;
-  // Over NCCL, or the fake one: each rank has its own fake GPU.
+  // Over NCCL, or the fake one: each rank has its own fake GPU, with the CPU's kernels.
   NcclLibrary* nccl = nullptr;
   std::function<void(FakeDevice&)> fault;  // what is wrong with these
   int64_t deadline_ms = 0;                 // of collectives; 0: the usual

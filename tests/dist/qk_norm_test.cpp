@@ -18,7 +18,7 @@
 #include "model/rope.h"
 #include "model/traced_inputs.h"
 #include "tensor/names.h"
-#include "tests/dist/mesh_run.h"
+#include "tests/dist/layouts.h"
 #include "tests/dist/plain_traits.h"
 
 namespace weft::testing {
@@ -142,24 +142,31 @@ MeshRun qk_norm_run(const char* mode, const char* precision, const Heads& h, int
 }
 
 // Four pieces; with two key/value heads, tp 4 has copies of two ranks and of four.
-TEST(QkNormLayouts, ExactModeHasTheSameBits) {
-  const std::vector<Place> places = {
-      {2, 1, "zero1"}, {1, 2, "none"}, {2, 2, "zero3", 2}, {1, 4, "none"}, {2, 2, "zero2"}};
+std::vector<LayoutRun> qk_norm_exact_runs() {
+  std::vector<LayoutRun> runs;
   for (const Heads& h : {Heads{4, 4}, Heads{8, 2, 4}}) {
     for (const int offset : {0, 1}) {
       for (const char* precision : {"fp32", "bf16"}) {
-        const MeshRun run = qk_norm_run("exact", precision, h, offset);
-        const MeshResult one = train_at(run, {1, 1, "none"});
-        EXPECT_LT(one.losses[5], one.losses[1]) << precision;
-        EXPECT_EQ(one.tensors.count(*precision == 'f' ? "norm.q" : "norm.q#master"), 1u);
-        for (const Place& place : places) {
-          EXPECT_EQ(join(differences(one, train_at(run, place))), "")
-              << precision << " " << h.kv_heads << " offset " << offset << " " << text_of(place);
-        }
+        runs.push_back({fmt::format("qk_norm_kv{}_offset{}_{}", h.kv_heads, offset, precision),
+                        [=] { return qk_norm_run("exact", precision, h, offset); },
+                        expect_same_bits,
+                        [=](const MeshResult& one) {
+                          EXPECT_LT(one.losses[5], one.losses[1]);
+                          const char* name = *precision == 'f' ? "norm.q" : "norm.q#master";
+                          EXPECT_EQ(one.tensors.count(name), 1u);
+                        }});
       }
     }
   }
+  return runs;
 }
+INSTANTIATE_TEST_SUITE_P(QkNorm, Layouts,
+                         ::testing::ValuesIn(layout_cases(qk_norm_exact_runs(), {{2, 2, "zero3", 2},
+                                                                                 {2, 1, "zero1"},
+                                                                                 {1, 2, "none"},
+                                                                                 {1, 4, "none"},
+                                                                                 {2, 2, "zero2"}})),
+                         layout_name);
 
 std::vector<float> floats_of(const MeshResult& result, const std::string& name) {
   const std::vector<std::byte>& bytes = result.tensors.at(name);
@@ -168,36 +175,69 @@ std::vector<float> floats_of(const MeshResult& result, const std::string& name) 
   return values;
 }
 
-// SGD: a gradient that lacks a rank's addend, or has one twice, moves the weights elsewhere. With
-// three key/value heads ranks share one of them; with four on three ranks, the rank in the middle
-// has none of its own, so that its buckets are smaller, and dp 8 cuts them elsewhere.
-TEST(QkNormLayouts, FastModeHasTheSameWeights) {
-  const std::vector<Place> two = {
-      {1, 2, "none"}, {2, 2, "zero1"}, {2, 2, "zero3", 2}, {1, 4, "none"}};
-  const std::vector<Place> three = {
-      {1, 3, "none"}, {2, 3, "zero1"}, {2, 3, "zero3", 2}, {8, 3, "zero1", 1}};
-  for (const Heads& h : {Heads{4, 4}, Heads{4, 2}, Heads{4, 1}, Heads{12, 3}, Heads{12, 4}}) {
-    MeshRun run = qk_norm_run("fast", "fp32", h, 1);
-    run.config.train.optimizer.name = "sgd";
-    run.lr = 0.2;
-    const MeshResult one = train_at(run, {1, 1, "none"});
+constexpr const char* kQkNormCompared[] = {"norm.q", "norm.k", "norm.0", "gate", "k"};
+
+// SGD: a gradient that lacks a rank's addend, or has one twice, moves the weights elsewhere.
+MeshRun qk_norm_sgd_run(const Heads& h) {
+  MeshRun run = qk_norm_run("fast", "fp32", h, 1);
+  run.config.train.optimizer.name = "sgd";
+  run.lr = 0.2;
+  return run;
+}
+
+std::string qk_norm_sgd_name(const Heads& h) {
+  return fmt::format("qk_norm_sgd_heads{}_kv{}", h.heads, h.kv_heads);
+}
+
+LayoutRun qk_norm_fast(const Heads& h) {
+  return {qk_norm_sgd_name(h), [=] { return qk_norm_sgd_run(h); },
+          [](const MeshResult& one, const MeshResult& other) {
+            within_absolute(2e-5)(one, other);
+            for (const char* name : kQkNormCompared) {
+              const auto want = floats_of(one, name), got = floats_of(other, name);
+              for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << name;
+            }
+          }};
+}
+
+// With three key/value heads ranks share one of them; with four on three ranks, the rank in the
+// middle has none of its own, so that its buckets are smaller, and dp 8 cuts them elsewhere.
+constexpr Heads kFourOnThreeRanks = {12, 4};
+const std::vector<Heads> kHeadsOnTwoRanks = {{4, 4}, {4, 2}, {4, 1}, {12, 3}};
+
+INSTANTIATE_TEST_SUITE_P(QkNormFast, Layouts, ::testing::ValuesIn([] {
+                           std::vector<LayoutRun> runs;
+                           for (const Heads& h : kHeadsOnTwoRanks) runs.push_back(qk_norm_fast(h));
+                           return layout_cases(runs, {{2, 2, "zero3", 2},
+                                                      {1, 2, "none"},
+                                                      {2, 2, "zero1"},
+                                                      {1, 4, "none"}});
+                         }()),
+                         layout_name);
+INSTANTIATE_TEST_SUITE_P(QkNormOnThreeRanks, Layouts,
+                         ::testing::ValuesIn(layout_cases({qk_norm_fast(kFourOnThreeRanks)},
+                                                          {{2, 3, "zero3", 2},
+                                                           {1, 3, "none"},
+                                                           {2, 3, "zero1"},
+                                                           {8, 3, "zero1", 1}})),
+                         layout_name);
+
+TEST(QkNormLayouts, NormsAndWeightsLearn) {
+  std::vector<Heads> all = kHeadsOnTwoRanks;
+  all.push_back(kFourOnThreeRanks);
+  for (const Heads& h : all) {
+    const MeshRun run = qk_norm_sgd_run(h);
+    const MeshResult& one = train_once(qk_norm_sgd_name(h), run);
     MeshRun start = run;
     start.lr = 0;
+    start.batches.resize(1);
     const MeshResult before = train_at(start, {1, 1, "none"});
-    for (const Place& place : h.heads == 12 && h.kv_heads == 4 ? three : two) {
-      const MeshResult other = train_at(run, place);
-      for (size_t s = 0; s < one.losses.size(); ++s)
-        EXPECT_NEAR(other.losses[s], one.losses[s], 2e-5) << h.kv_heads << " " << text_of(place);
-      for (const char* name : {"norm.q", "norm.k", "norm.0", "gate", "k"}) {
-        const auto want = floats_of(one, name), got = floats_of(other, name);
-        const auto began = floats_of(before, name);
-        double moved = 0;
-        for (size_t i = 0; i < want.size(); ++i) {
-          moved = std::max(moved, std::abs(double{want[i]} - double{began[i]}));
-          EXPECT_NEAR(got[i], want[i], 1e-5) << name << " " << h.kv_heads << " " << text_of(place);
-        }
-        EXPECT_GT(moved, 1e-3) << name << " did not learn";
-      }
+    for (const char* name : kQkNormCompared) {
+      const auto ended = floats_of(one, name), began = floats_of(before, name);
+      double moved = 0;
+      for (size_t i = 0; i < ended.size(); ++i)
+        moved = std::max(moved, std::abs(double{ended[i]} - double{began[i]}));
+      EXPECT_GT(moved, 1e-3) << name << " of " << h.kv_heads << " did not learn";
     }
   }
 }

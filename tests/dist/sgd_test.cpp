@@ -1,11 +1,10 @@
 // tests/dist/sgd_test.cpp: SGD in every layout: the same bits in exact mode; on a GPU as on the
 // CPU.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tests/backends.h"
-#include "tests/dist/mesh_run.h"
+#include "tests/dist/layouts.h"
 
 namespace weft::testing {
 namespace {
@@ -37,22 +36,28 @@ int count_of(const MeshResult& result, const std::string& suffix) {
   return count;
 }
 
-TEST(SgdExact, SameBitsInEveryLayout) {
-  for (const auto& [precision, momentum] :
-       {std::pair{"fp32", 0.9}, {"fp32", 0.0}, {"bf16", 0.9}, {"bf16", 0.0}}) {
-    const MeshRun run = sgd_run(precision, momentum, 8);
-    const MeshResult one = train_at(run, {1, 1, "none"});
-    EXPECT_LT(one.losses[7], one.losses[3]);  // of one batch
-    EXPECT_EQ(count_of(one, "#momentum") > 0, momentum > 0);
-    EXPECT_EQ(count_of(one, "#m"), 0);
-    for (const Place& place : {Place{2, 1, "none"}, Place{1, 2, "none"}, Place{2, 1, "zero1"},
-                               Place{2, 1, "zero2", 2}, Place{2, 2, "zero3"}}) {
-      EXPECT_EQ(join(differences(one, train_at(run, place))), "")
-          << precision << " momentum " << momentum << " dp " << place.dp << " tp " << place.tp
-          << " " << place.shard;
+std::vector<LayoutRun> sgd_runs() {
+  std::vector<LayoutRun> runs;
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const double momentum : {0.9, 0.0}) {
+      runs.push_back({fmt::format("sgd_{}{}", precision, momentum > 0 ? "_momentum" : ""),
+                      [=] { return sgd_run(precision, momentum, 8); }, expect_same_bits,
+                      [=](const MeshResult& one) {
+                        EXPECT_LT(one.losses[7], one.losses[3]);  // of one batch
+                        EXPECT_EQ(count_of(one, "#momentum") > 0, momentum > 0);
+                        EXPECT_EQ(count_of(one, "#m"), 0);
+                      }});
     }
   }
+  return runs;
 }
+INSTANTIATE_TEST_SUITE_P(SgdExact, Layouts,
+                         ::testing::ValuesIn(layout_cases(sgd_runs(), {{2, 2, "zero3"},
+                                                                       {2, 1, "none"},
+                                                                       {1, 2, "none"},
+                                                                       {2, 1, "zero1"},
+                                                                       {2, 1, "zero2", 2}})),
+                         layout_name);
 
 TEST(SgdExactControl, AnotherMomentumHasOtherBits) {
   const MeshResult a = train_at(sgd_run("fp32", 0.9, 2), {1, 1, "none"});

@@ -195,14 +195,19 @@ void check_steps(const GoldenSet& set, Engine* e, const std::string& run, double
   }
 }
 
-TEST_P(Golden, TenStepsWithAndWithoutAccumulation) {
-  const Batch batch = set_.batch("steps10.", 0);
-  for (int64_t micro : {batch.num_rows, batch.num_rows / 4}) {
-    SCOPED_TRACE(micro);
-    const auto e = engine(set_.config(batch.num_rows, batch.padded.target, micro));
+class GoldenSteps : public Golden {
+ protected:
+  // The ten batches of the set, each in this many passes.
+  void train_ten_steps(int64_t passes) {
+    const Batch batch = set_.batch("steps10.", 0);
+    const auto e =
+        engine(set_.config(batch.num_rows, batch.padded.target, batch.num_rows / passes));
     check_steps(set_, e.get(), "steps10", kStepLoss10, kStepNorm10, 0);
   }
-}
+};
+
+TEST_P(GoldenSteps, Ten) { train_ten_steps(1); }
+TEST_P(GoldenSteps, TenOfFourPasses) { train_ten_steps(4); }
 
 class GoldenLong : public Golden {};
 
@@ -251,6 +256,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& c) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, Golden, ::testing::ValuesIn(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Sets, GoldenSteps, ::testing::ValuesIn(all_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Sets, GoldenLong, ::testing::ValuesIn(long_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Sets, GoldenLogits, ::testing::ValuesIn(all_cases()), case_name);
 

@@ -44,13 +44,17 @@ std::vector<Case> attention_dropout_cases() {
 Buffer random_qkv(const Case& c) { return Buffer::random(c.dtype, c.B * c.T * c.width(), 1); }
 Buffer random_dout(const Case& c) { return Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2); }
 
-TEST(AttentionDropout, EveryLevelAgreesWithRef) {
-  for (const Case& c : attention_dropout_cases()) {
-    const Buffer qkv = random_qkv(c), dout = random_dout(c);
-    check_forward(c, qkv);
-    check_gradient(c, qkv, dout);
-  }
+class AttentionDropouts : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AttentionDropouts, EveryLevelAgreesWithRef) {
+  const Case& c = GetParam();
+  const Buffer qkv = random_qkv(c), dout = random_dout(c);
+  check_forward(c, qkv);
+  check_gradient(c, qkv, dout);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionDropouts, ::testing::ValuesIn(attention_dropout_cases()),
+                         text_name<Case>);
 
 TEST(AttentionDropout, GradientOfRefIsTheDifference) {
   for (const Case& c : {dropped_case({2, 6, 2, 1, 4, {6, 4}}, 0.3),

@@ -83,26 +83,28 @@ std::vector<Form> attention_forms() {
   return with_fewer_types_under_asan(list);
 }
 
-TEST(AttentionForm, EveryLevelAgreesWithRef) {
-  for (const Form& f : attention_forms()) {
-    const FormInputs in(f);
-    const Buffer dout = dout_of(f);
-    compare_levels(
-        "attention " + f.text(), f.dtype,
-        [&](const Kernels& kernels, Bench& bench) { return attend(f, in, kernels, bench); },
-        [&](size_t output) {
-          return output == 0 ? biased_attention_tolerance(f.dtype) : kFloatTolerance;
-        });
-    Bench bench(1);
-    const Outputs result = attend(f, in, ref_kernels(), bench);
-    compare_levels(
-        "attention gradient " + f.text(), f.dtype,
-        [&](const Kernels& kernels, Bench& b) {
-          return gradients(f, in, result, dout, kernels, b);
-        },
-        biased_attention_tolerance(f.dtype));
-  }
+class AttentionForms : public ::testing::TestWithParam<Form> {};
+
+TEST_P(AttentionForms, EveryLevelAgreesWithRef) {
+  const Form& f = GetParam();
+  const FormInputs in(f);
+  const Buffer dout = dout_of(f);
+  compare_levels(
+      "attention " + f.text(), f.dtype,
+      [&](const Kernels& kernels, Bench& bench) { return attend(f, in, kernels, bench); },
+      [&](size_t output) {
+        return output == 0 ? biased_attention_tolerance(f.dtype) : kFloatTolerance;
+      });
+  Bench bench(1);
+  const Outputs result = attend(f, in, ref_kernels(), bench);
+  compare_levels(
+      "attention gradient " + f.text(), f.dtype,
+      [&](const Kernels& kernels, Bench& b) { return gradients(f, in, result, dout, kernels, b); },
+      biased_attention_tolerance(f.dtype));
 }
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionForms, ::testing::ValuesIn(attention_forms()),
+                         text_name<Form>);
 
 TEST(AttentionForm, GradientOfRefIsTheDifference) {
   const bool causal = true;

@@ -36,20 +36,23 @@ std::vector<Case> attention_cases() {
   return with_fewer_types_under_asan(list);
 }
 
-TEST(Attention, EveryLevelAgreesWithRef) {
-  for (const Case& c : attention_cases()) {
-    const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
-    check_forward(c, qkv);
-  }
+class AttentionRows : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AttentionRows, EveryLevelAgreesWithRef) {
+  const Case& c = GetParam();
+  const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
+  check_forward(c, qkv);
 }
 
-TEST(Attention, EveryLevelsGradientAgreesWithRef) {
-  for (const Case& c : attention_cases()) {
-    const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
-    const Buffer dout = Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2);
-    check_gradient(c, qkv, dout);
-  }
+TEST_P(AttentionRows, EveryLevelsGradientAgreesWithRef) {
+  const Case& c = GetParam();
+  const Buffer qkv = Buffer::random(c.dtype, c.B * c.T * c.width(), 1);
+  const Buffer dout = Buffer::random(c.dtype, c.B * c.T * c.H * c.D, 2);
+  check_gradient(c, qkv, dout);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionRows, ::testing::ValuesIn(attention_cases()),
+                         text_name<Case>);
 
 // A row of a batch must not depend on its neighbours, forward and backward.
 TEST(Attention, RowsDoNotDependOnTheBatch) {

@@ -126,24 +126,28 @@ Buffer table_of(const CachedForm& f) {
 }
 
 // New positions after others that are in the cache; a row without new ones, one with half of them.
-TEST(CachedAttention, EveryLevelAgreesWithRef) {
-  for (const CachedForm& f : cached_forms()) {
-    const TestVector<int32_t> starts = {65, 0, 12}, lengths = {static_cast<int32_t>(f.T),
-                                                               static_cast<int32_t>(f.T / 2), 0};
-    const Buffer qkv = Buffer::random(f.dtype, 3 * f.T * f.width(), 1), table = table_of(f);
-    const Buffer old = Buffer::random(f.dtype, 3 * kMaxPositions * f.G * f.D, 2);
-    compare_levels(
-        f.text(), f.dtype,
-        [&](const Kernels& kernels, Bench& bench) {
-          Cache cache = {old, old};
-          Buffer out = step(f, qkv, table, f.T, 0, starts, lengths, &cache, kernels, bench);
-          return Outputs{cache.k, cache.v, out};
-        },
-        [&](size_t output) {
-          return output < 2 ? Tolerance{0, 0} : biased_attention_tolerance(f.dtype);
-        });
-  }
+class CachedAttentionForms : public ::testing::TestWithParam<CachedForm> {};
+
+TEST_P(CachedAttentionForms, EveryLevelAgreesWithRef) {
+  const CachedForm& f = GetParam();
+  const TestVector<int32_t> starts = {65, 0, 12},
+                            lengths = {static_cast<int32_t>(f.T), static_cast<int32_t>(f.T / 2), 0};
+  const Buffer qkv = Buffer::random(f.dtype, 3 * f.T * f.width(), 1), table = table_of(f);
+  const Buffer old = Buffer::random(f.dtype, 3 * kMaxPositions * f.G * f.D, 2);
+  compare_levels(
+      f.text(), f.dtype,
+      [&](const Kernels& kernels, Bench& bench) {
+        Cache cache = {old, old};
+        Buffer out = step(f, qkv, table, f.T, 0, starts, lengths, &cache, kernels, bench);
+        return Outputs{cache.k, cache.v, out};
+      },
+      [&](size_t output) {
+        return output < 2 ? Tolerance{0, 0} : biased_attention_tolerance(f.dtype);
+      });
 }
+
+INSTANTIATE_TEST_SUITE_P(All, CachedAttentionForms, ::testing::ValuesIn(cached_forms()),
+                         text_name<CachedForm>);
 
 // Row b of attention over whole rows.
 Buffer whole_rows(const CachedForm& f, const Buffer& qkv, const Buffer& table, int64_t positions,

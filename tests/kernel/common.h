@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -150,6 +151,17 @@ inline void expect_differences(Buffer& x, const std::function<double()>& loss,
     x.set(i, old);
     EXPECT_NEAR(gradient[i], (up - down) / (high - low), kDifferenceTolerance) << what << " " << i;
   }
+}
+
+// The name of a test of one case, made of its text; numbered, since texts may be alike.
+template <typename Case>
+std::string text_name(const ::testing::TestParamInfo<Case>& info) {
+  std::string name;
+  for (const char c : info.param.text()) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
+    if (c == ' ' || c == '.') name += '_';
+  }
+  return name + "_no" + std::to_string(info.index);
 }
 
 inline constexpr Dtype kAllTypes[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF16};
