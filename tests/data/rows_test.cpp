@@ -185,7 +185,7 @@ TEST(Rows, BlankFieldsOfATsvAreCounted) {
   folder.write("t.tsv", text);
   const std::string path = (folder.path() / "t.tsv").string();
   EXPECT_EQ(open_rows({path, path}, "auto", "data.train")->num_blank(), 4);
-  EXPECT_EQ(open_stream_rows(path, RowFormat::kTsv)->num_blank(), 2);
+  EXPECT_EQ(open_stream_rows(path, RowFormat::kTsv, kMaxRowBytes)->num_blank(), 2);
 }
 
 TEST(Rows, LinesThatEndInCarriageReturnsAreRefused) {
@@ -193,8 +193,10 @@ TEST(Rows, LinesThatEndInCarriageReturnsAreRefused) {
   folder.write("cr.txt", "one\rtwo\r");
   const std::string path = (folder.path() / "cr.txt").string();
   for (const RowFormat format : {RowFormat::kText, RowFormat::kCsv, RowFormat::kJsonLines}) {
-    expect_user_error([&] { open_line_rows(path, format); }, "carriage returns alone");
-    expect_user_error([&] { open_stream_rows(path, format); }, "carriage returns alone");
+    expect_user_error([&] { open_line_rows(path, format, kMaxRowBytes); },
+                      "carriage returns alone");
+    expect_user_error([&] { open_stream_rows(path, format, kMaxRowBytes); },
+                      "carriage returns alone");
   }
   EXPECT_EQ(rows_in_memory("one\r\ntwo\r\n", RowFormat::kText, "t")->size(), 2);
   EXPECT_EQ(rows_in_memory("one\rtwo\n", RowFormat::kText, "t")->size(), 1);
