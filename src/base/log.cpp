@@ -92,6 +92,8 @@ void log_line(LogLevel level, const std::string& text) {
   terminal().log(translate(level), "{}{}", prefix, shown);
   if (const auto to = file().load()) return to->log(translate(level), "{}", shown);
   const std::lock_guard lock(early_mutex);
+  // Another thread may have opened it meanwhile.
+  if (const auto to = file().load()) return to->log(translate(level), "{}", shown);
   if (early_lines.size() < kMostEarlyLines)
     early_lines.push_back({spdlog::log_clock::now(), translate(level), shown});
 }

@@ -31,6 +31,11 @@ uint64_t hash_of_blocks(const FileInfo& info, int64_t num_blocks) {
   return hash;
 }
 
+// Every how many-th file is read. Without overflow where `files` is the largest number.
+size_t stride_of(size_t num_files, const FileSampling& sampling) {
+  return num_files == 0 ? 1 : (num_files - 1) / sampling.files + 1;
+}
+
 std::string name_and_size(const FileInfo& info) {
   return fmt::format("{}, {} bytes", std::filesystem::path(info.path).filename().string(),
                      info.size);
@@ -57,7 +62,7 @@ void hash_piece(Piece& piece) {
 
 std::string describe_files(const std::vector<FileInfo>& files, const FileSampling& sampling) {
   std::string text;
-  const size_t stride = (files.size() + sampling.files - 1) / sampling.files;
+  const size_t stride = stride_of(files.size(), sampling);
   for (size_t i = 0; i < files.size(); ++i) {
     text += name_and_size(files[i]);
     if (i % stride == 0 && !is_uri(files[i].path))
@@ -88,7 +93,7 @@ std::string describe_whole_files(const std::vector<FileInfo>& files, size_t num_
 uint64_t hash_samples(const std::vector<FileInfo>& files) {
   uint64_t hash = 0;
   const FileSampling sampling;
-  const size_t stride = (files.size() + sampling.files - 1) / sampling.files;
+  const size_t stride = stride_of(files.size(), sampling);
   for (size_t i = 0; i < files.size(); i += stride) {
     const uint64_t of_file = is_uri(files[i].path) ? 0 : hash_of_blocks(files[i], sampling.blocks);
     hash = hash_bytes(&of_file, sizeof of_file, hash);

@@ -192,17 +192,20 @@ Json EvalReport::to_json() const {
   return out;
 }
 
+namespace {
+
 // final/ has no state; the checkpoints beside it are of the same run.
 bool was_split_by_row(const LogicalModel& source) {
-  std::filesystem::path checkpoint = source.path;
-  if (source.kind != LogicalModel::Kind::kCheckpoint) {
-    if (source.path.filename() != "final") return false;
-    const auto all = list_checkpoints(source.path.parent_path());
-    if (all.empty()) return false;
-    checkpoint = all.back();
-  }
-  return splits_by_row(CheckpointReader(checkpoint).state());
+  if (source.kind == LogicalModel::Kind::kCheckpoint)
+    return splits_by_row(CheckpointReader(source.path).state());
+  std::error_code none;
+  const auto folder = std::filesystem::weakly_canonical(source.path, none);  // final/, or a link
+  if (folder.filename() != "final") return false;
+  const CheckpointSearch found = find_sound_checkpoint(folder.parent_path());
+  return found.sound && splits_by_row(found.state);
 }
+
+}  // namespace
 
 EvalReport evaluate(const RunConfig& given_config, const std::string& model, const Backend* given,
                     const EvalOptions& options) {
@@ -230,7 +233,7 @@ EvalReport evaluate(const RunConfig& given_config, const std::string& model, con
   });
   if (!found) found.emplace(open_logical(path));
   const LogicalModel& source = *found;
-  session.splits_by_row = was_split_by_row(source);
+  session.splits_by_row = config.data.eval_fraction > 0 && was_split_by_row(source);
   session.check_eval_rows(*rows);
   check_same_architecture(source, session);
   if (source.kind == LogicalModel::Kind::kCheckpoint) {

@@ -2,6 +2,7 @@
 #include "train/model_samples.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/error.h"

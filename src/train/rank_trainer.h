@@ -48,7 +48,7 @@ class Trainer {
   void meet_others();
   void make_eval_stream();
   void make_answers();
-  void adopt_split();
+  void adopt_split();  // collective
   int run_to_the_end();
   int run_on();
   int train();

@@ -17,6 +17,7 @@ std::atomic<int64_t> first_urgent_ms{0};
 std::atomic<const StopWords*> stop_words{&kTrainWords};
 std::atomic<bool> is_begun{false};  // there was something to save
 std::atomic<sem_t*> second_waiter{nullptr};
+std::atomic<int64_t> second_ms{0};  // when the waiter was woken; 0: never
 
 int64_t now_ms() {
   timespec now{};
@@ -36,9 +37,13 @@ void note(int signal) {
   const int saved = errno;  // belongs to the interrupted code
   const StopWords& said = *stop_words.load();
   if (is_second(signal)) {
-    write_signal_line(signal, said.second);
+    const int64_t now = now_ms();
     sem_t* waiter = second_waiter.exchange(nullptr);
-    if (!waiter || ::sem_post(waiter) != 0) ::_exit(said.second_exit);
+    if (waiter) second_ms = now;
+    if (waiter || now - second_ms > kSameSignalMs) {  // no echo of the second
+      write_signal_line(signal, said.second);
+      if (!waiter || ::sem_post(waiter) != 0) ::_exit(said.second_exit);
+    }
     errno = saved;
     return;
   }
@@ -87,6 +92,7 @@ StopSignals::StopSignals(const ShmWorld* world, const StopWords& own)
   stop_words = &own;
   noted = 0;
   first_urgent_ms = 0;
+  second_ms = 0;
   is_begun = false;
   watch_stop_word(&noted);
   handle_all(end_early);

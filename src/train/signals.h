@@ -46,8 +46,8 @@ class StopSignals {
   int received() const;  // 0: none; since hold()
 
   // From here on the second SIGINT or SIGTERM of a process's own signals posts this instead of
-  // ending the process: whoever waits for it records the end, and ends the process. One more ends
-  // it in any case. Null: none.
+  // ending the process: whoever waits for it records the end, and ends the process. One more, but
+  // for an echo, ends it in any case. Null: none.
   static void record_second_by(sem_t* waiter);
   [[noreturn]] static void end_recorded();  // for that waiter: with the exit code of a second one
 

@@ -1,6 +1,7 @@
 // train/trainer.cpp: how a rank starts: from the beginning, or from a checkpoint.
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -107,13 +108,15 @@ void Trainer::make_answers() {
                                                  ranks_.get());
 }
 
-// The rule is known only once the state is; a run that began under the old one is rare.
+// The rule is known only once the state is; a run that began under the old one is rare. Answers are
+// made together: a rank that survived knows the rule already, its peer's replacement does not.
 void Trainer::adopt_split() {
-  if (session_.splits_by_row == state_.position.splits_by_row) return;
+  const bool is_other = session_.splits_by_row != state_.position.splits_by_row;
   session_.splits_by_row = state_.position.splits_by_row;
   if (!eval_stream_ || c_.data.eval_fraction == 0) return;
-  make_eval_stream();
-  make_answers();
+  if (is_other) make_eval_stream();
+  const std::vector<int64_t> others = gather_numbers(*ranks_, int64_t{is_other});
+  if (*std::max_element(others.begin(), others.end()) != 0) make_answers();
 }
 
 int Trainer::run_to_the_end() {

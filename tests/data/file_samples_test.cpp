@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "tests/data/helpers.h"
@@ -75,6 +76,14 @@ TEST_F(FileSamples, ReadOnlySomeOfManyFiles) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 10'000);
   EXPECT_LE(std::count(text.begin(), text.end(), ','), 10'064);
   EXPECT_EQ(describe_files({}), "");
+}
+
+// As a model in several files is described.
+TEST_F(FileSamples, ReadEveryFileWhereThatIsWanted) {
+  const FileSampling every = {32, std::numeric_limits<size_t>::max()};
+  const std::string one = describe("a", "one"), two = describe("b", "two");
+  EXPECT_EQ(describe_files({path_of("a"), path_of("b"), path_of("a")}, every), one + two + one);
+  EXPECT_EQ(describe_files({}, every), "");
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(Resume, TheOldRuleOfTheEvaluationSplitIsKept) {
   };
   const std::string trained = metric_texts(run.dir(), "eval_loss").back();
   EXPECT_EQ(eval(run.checkpoint(3).string()), trained);
-  EXPECT_EQ(eval((run.dir() / "final").string()), trained);
+  EXPECT_EQ(eval((run.dir() / "final/").string()), trained);
   std::filesystem::rename(run.dir() / "final", run / "moved");
   EXPECT_NE(eval((run / "moved").string()), trained) << "other rows";
 }

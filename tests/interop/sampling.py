@@ -17,13 +17,14 @@ MOST_SLOTS = 10
 
 @functools.cache
 def commit_number(root=ROOT):
-    """The number of commits up to this one; 0 where this is not a checkout (a folder inside another does not count)."""
+    """The number of commits up to this one, a merge counted as one; 0 where this is not a checkout (a folder inside
+    another does not count)."""
     try:
         done = subprocess.run(["git", "rev-parse", "--show-toplevel"], cwd=root, text=True,
                               capture_output=True, timeout=30, check=False)
         if done.returncode != 0 or Path(done.stdout.strip()).resolve() != Path(root).resolve():
             return 0
-        done = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=root, text=True,
+        done = subprocess.run(["git", "rev-list", "--count", "--first-parent", "HEAD"], cwd=root, text=True,
                               capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0

@@ -115,6 +115,11 @@ class CommitNumber(unittest.TestCase):
                 subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
                 sampling.commit_number.cache_clear()
                 self.assertEqual(sampling.commit_number(Path(folder)), number)
+            for words in (["checkout", "-q", "-b", "side"], *[["commit", "-q", "--allow-empty", "-m", "x"]] * 2,
+                          ["checkout", "-q", "-"], ["merge", "-q", "--no-ff", "-m", "x", "side"]):
+                subprocess.run([*git, *words], check=True)
+            sampling.commit_number.cache_clear()
+            self.assertEqual(sampling.commit_number(Path(folder)), 3)
             inside = Path(folder) / "unpacked"
             inside.mkdir()
             self.assertEqual(sampling.commit_number(inside), 0)
