@@ -76,9 +76,8 @@ void BatchBuilder::restore(const StreamState& state) {
   if (state.files != 0 && files_ != 0 && state.files != files_ &&
       state.files != hash_of(rows_.files(), false)) {
     throw UserError(
-        "the data files are not those of the checkpoint: their sizes, times or bytes differ",
-        "a run resumes with the same rows: restore the files, or start over with "
-        "--overwrite");
+        "the data files differ from those of the checkpoint in size, time or content",
+        "a resumed run needs the same rows: restore the files, or start over with --overwrite");
   }
   check_unchanged(rows_.files());
   epoch_ = state.epoch;

@@ -114,7 +114,7 @@ void fail_cache(const fs::path& path, const char* doing) {
       fmt::format("token cache: cannot {} {}: {}", doing, path.string(), std::strerror(errno)),
       errno == ENOSPC || errno == EDQUOT
           ? "free space there, or set WEFT_CACHE to a folder on another disk"
-          : "set WEFT_CACHE to a folder that can be written");
+          : "set WEFT_CACHE to a writable folder");
 }
 
 // Creates the folder and locks its `used`. Another process may have removed the cache meanwhile: a
@@ -129,7 +129,7 @@ int open_cache_folder(const fs::path& folder) {
     if (bad) {
       throw RunError(
           fmt::format("token cache: cannot create {}: {}", folder.string(), bad.message()),
-          "set WEFT_CACHE to a folder that can be written");
+          "set WEFT_CACHE to a writable folder");
     }
     if (used >= 0) ::close(used);
     used = open_plain_file(folder / kCacheUsed, O_RDWR | O_CREAT, 0644);

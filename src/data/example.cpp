@@ -57,7 +57,7 @@ void refuse_tools(const RowSource& rows, int64_t i, const Row& row) {
     const Row::Column* tools = row.find(name);
     if (!tools || tools->text.empty() || tools->text == "[]" || tools->text == "null") continue;
     throw UserError(fmt::format("{}: the column '{}' is not supported with data.messages: the "
-                                "supported chat templates write no tools",
+                                "supported chat templates do not write tools",
                                 rows.where(i), name),
                     "remove the column, or write the tools into a system turn");
   }

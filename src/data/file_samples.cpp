@@ -49,7 +49,7 @@ void hash_piece(Piece& piece) {
   file.read(bytes.data(), piece.end - piece.begin);
   if (!file && piece.end > piece.begin)
     throw RunError(
-        fmt::format("{}: bytes {} to {} cannot be read", piece.file->path, piece.begin, piece.end));
+        fmt::format("cannot read {}: bytes {} to {}", piece.file->path, piece.begin, piece.end));
   piece.hash = hash_bytes(bytes.data(), bytes.size());
 }
 

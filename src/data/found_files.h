@@ -9,7 +9,7 @@ namespace weft {
 
 struct LeftOut {
   std::string path;
-  std::string reason;  // "not data", "split test", ...
+  std::string reason;  // "not a data file", "split test", ...
 };
 
 struct FoundFiles {
@@ -30,7 +30,7 @@ struct Search {
 // it is not clear which split is meant.
 FoundFiles choose_files(const Search& search, const std::vector<std::string>& paths);
 
-// One line for each reason: "README.md, LICENSE.txt and 3 more: not data".
+// One line for each reason: "README.md, LICENSE.txt and 3 more: not a data file".
 std::vector<std::string> describe_left_out(const std::vector<LeftOut>& files);
 
 }  // namespace weft

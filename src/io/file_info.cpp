@@ -16,7 +16,7 @@ FileInfo file_info(const std::string& path) {
   struct stat info {};
   require(::stat(path.c_str(), &info) == 0, "cannot open {}: {}", path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) open_plain_file(path, O_RDONLY);  // names what it is
-  require(S_ISREG(info.st_mode), "{} is not a plain file", path);
+  require(S_ISREG(info.st_mode), "{} is not a regular file", path);
   const auto ns = [](const timespec& t) { return t.tv_sec * 1'000'000'000 + t.tv_nsec; };
   return {path, info.st_size, ns(info.st_mtim), info.st_ino, ns(info.st_ctim)};
 }

@@ -169,7 +169,7 @@ std::string cached_with_org(const fs::path& cache, const std::string& name) {
 std::string way_to_fetch(const AskedDataset& asked, const fs::path& cache) {
   if (const size_t slash = asked.hub.name.find('/'); slash == std::string::npos) {
     if (const std::string name = cached_with_org(cache, asked.hub.name); !name.empty())
-      return fmt::format("the cache has {0}: write {1}{0}{2}{3}", name, kDatasets,
+      return fmt::format("the cache has {0}: use {1}{0}{2}{3}", name, kDatasets,
                          asked.file.empty() ? "" : "/", asked.file);
   }
   std::string command = "hf download --repo-type dataset " + asked.hub.name;
@@ -200,7 +200,8 @@ std::string resolve_hf_dataset(const std::string& uri) {
     const auto snapshot = find_snapshot(cache, *hub, "datasets");
     if (!snapshot) continue;
     const std::string path = end < rest.size() ? rest.substr(end + 1) : "";
-    require(path.find("..") == std::string::npos, "{}: '..' leaves the dataset", uri);
+    require(path.find("..") == std::string::npos, "{}: '..' is not allowed in a path of a dataset",
+            uri);
     return (path.empty() ? *snapshot : *snapshot / path).string();
   }
   throw UserError(fmt::format("{} is not in the Hugging Face cache {}", uri, cache.string()),

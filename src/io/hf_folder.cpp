@@ -31,7 +31,7 @@ bool is_there(const fs::path& path) {
     throw UserError(fmt::format("{} is a symbolic link that leads back to itself", path.string()),
                     "remove the link, and copy or link the file itself");
   }
-  if (bad) throw_refused("look at", path, bad.value());
+  if (bad) throw_refused("access", path, bad.value());
   return found;
 }
 

@@ -55,9 +55,8 @@ void refuse_undeclared_bias(const std::string& name, const std::set<std::string>
   throw UserError(
       fmt::format("{} has a tensor \"{}\", but config.json defines \"{}\" without a bias",
                   path.string(), name, weight),
-      "set what config.json lacks (attention_bias or mlp_bias: true), or remove the tensors if "
-      "they "
-      "are not part of the model");
+      "set attention_bias or mlp_bias to true in config.json, or remove the tensors if they are "
+      "not part of the model");
 }
 
 }  // namespace

@@ -31,8 +31,9 @@ void refuse_unwritten(const Json& message, std::string_view where) {
     if (value->is_array() && value->as_array().empty()) continue;
     if (value->is_string() && value->as_string().empty()) continue;
     throw UserError(
-        fmt::format("{}: a message has \"{}\", which the supported chat templates do not write",
-                    where, key),
+        fmt::format(
+            "{}: a message has the key \"{}\", which the supported chat templates do not write",
+            where, key),
         "remove the key from the rows, or write its value into \"content\"");
   }
 }
@@ -45,7 +46,7 @@ bool is_learned(const Json& message, const std::string& role, std::string_view w
   const bool is_zero = *weight == Json(0) || *weight == Json(0.0);
   const bool is_one = *weight == Json(1) || *weight == Json(1.0);
   require(is_zero || (is_one && is_assistant),
-          "{}: \"weight\" of a turn of {} is {}, wanted 0 or 1, and 1 only for the assistant's",
+          "{}: \"weight\" of a turn of role {} is {}, wanted 0, or 1 in a turn of the assistant",
           where, role, weight->dump());
   return is_one;
 }

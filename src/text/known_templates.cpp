@@ -51,8 +51,9 @@ std::string text_of(const Json& json, const std::string& file) {
     const Json *name = entry.find("name"), *text = entry.find("template");
     if (name && *name == Json("default") && text && text->is_string()) return text->as_string();
   }
-  throw UserError(fmt::format("{}: chat_template: a list without a template named default", file),
-                  "name the template that is used for conversations without tools default");
+  throw UserError(
+      fmt::format("{}: chat_template: the list has no template named \"default\"", file),
+      "rename the template for conversations without tools to \"default\"");
 }
 
 // chat_template.json is what processors of models with images read.

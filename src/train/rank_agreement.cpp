@@ -67,7 +67,7 @@ std::pair<std::string, std::string> share_both(Ranks& ranks, const std::string& 
   return {std::move(first), share_text(ranks, mine, other)};
 }
 
-constexpr const char* kModelFile = "model file (name, size, hash of it or of a sample)";
+constexpr const char* kModelFile = "model file (name, size, hash of the file or of a sample)";
 
 template <typename T>
 uint64_t hash_of(const std::vector<T>& values) {
@@ -156,8 +156,8 @@ void agree_on_inputs(Ranks& ranks, const RankInputs& mine) {
   add_line("data file (name, size, hash of a sample)", mine.data);
   const std::string rank_0 = full_name(ranks, mine.host, 0);
   throw UserError(
-      fmt::format("{} does not compute the same as {}: {}", full_name(ranks, mine.host, other),
-                  rank_0, fmt::join(found, "; ")),
+      fmt::format("{} does not match {}: {}", full_name(ranks, mine.host, other), rank_0,
+                  fmt::join(found, "; ")),
       "all ranks need the same program, run file, model files, data files and kind of processor; "
       "WEFT_CPU_LEVEL sets the kernels");
 }
@@ -172,11 +172,11 @@ void agree_on_files(Ranks& ranks, const RankHost& host, const std::string& what,
   const auto [text_0, text_other] = share_both(ranks, mine, other);
   const auto [a, b] = first_line_apart(text_0, text_other);
   const std::string rank_0 = full_name(ranks, host, 0);
-  throw UserError(fmt::format("{} does not read the same as {}: {}: \"{}\" on rank 0, \"{}\" on "
+  throw UserError(fmt::format("{} reads a different file than {}: {}: \"{}\" on rank 0, \"{}\" on "
                               "rank {}",
                               full_name(ranks, host, other), rank_0, what, a, b, other),
-                  "every node needs the same files under that path: copy the folder of one node to "
-                  "the others, or let them share it");
+                  "every node needs the same files under that path: copy the folder from one node "
+                  "to the others, or share it");
 }
 
 bool has_several_hosts(Ranks& ranks, const RankHost& host) {

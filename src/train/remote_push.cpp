@@ -47,7 +47,7 @@ std::vector<std::string> RemoteRun::sound_of(const std::vector<std::string>& nam
     if (last.fingerprint != fingerprint) {
       last = {fingerprint, damage_of(mirror_ / name, name != "final")};
       if (!last.damage.empty())
-        log_warning("{} is damaged and is not uploaded; {} keeps what it has: {}",
+        log_warning("{} is damaged and was not uploaded; {} keeps its own version: {}",
                     (mirror_ / name).string(), address(), last.damage);
     }
     if (last.damage.empty()) sound.push_back(name);

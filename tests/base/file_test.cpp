@@ -113,7 +113,7 @@ TEST_F(Files, OnlyPlainFilesAreOpened) {
   };
   for (const auto& [path, kind] :
        {std::pair(fifo, "a FIFO"), std::pair(fs::path("/dev/null"), "a device")}) {
-    const std::string words = path.string() + " is " + kind + ", wanted a plain file";
+    const std::string words = path.string() + " is " + kind + ", wanted a regular file";
     expect_refused([&] { read_file(path); }, words);
     expect_refused([&] { MappedFile{path}; }, words);
     expect_refused([&] { FileWriter(path, FileWriter::Mode::kAppend); }, words);

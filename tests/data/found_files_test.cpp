@@ -97,7 +97,7 @@ TEST_F(FoundFilesTest, WhatIsNotDataIsLeftOut) {
   const Names lines = describe_left_out(find("").left_out);
   EXPECT_EQ(std::count(lines.begin(), lines.end(),
                        "LICENSE.txt, README.md, dataset_info.json, metadata.csv, "
-                       "requirements.txt: not data"),
+                       "requirements.txt: not a data file"),
             1)
       << lines[0];
   EXPECT_EQ(open_rows({at("")}, "auto", "data.train")->left_out().size(), find("").left_out.size());
@@ -108,7 +108,7 @@ TEST_F(FoundFilesTest, TwoFormatsAndDoublesAreRefused) {
   for (const char* place : {"two", "two/*"})
     expect_user_error([&] { find(place); }, "several formats: b.csv (csv); a.jsonl (jsonl)");
   for (const char* place : {"twice", "twice/*"})
-    expect_user_error([&] { find(place); }, "packed and unpacked: t.jsonl, t.jsonl.gz");
+    expect_user_error([&] { find(place); }, "compressed and uncompressed: t.jsonl, t.jsonl.gz");
   EXPECT_EQ(names("two", "data.train", "csv"), Names{"two/b.csv"});
   EXPECT_EQ(expand_paths({at("two/a.jsonl"), at("two/b.csv")}, "data.train", "auto").paths.size(),
             2u);

@@ -165,8 +165,7 @@ TEST(Rows, AJsonArrayIsRefusedWithTheCommandThatMakesLines) {
       rows->read(0, row);
       FAIL();
     } catch (const UserError& e) {
-      EXPECT_STREQ(e.what(),
-                   "alpaca.json: this file is a JSON array; one object per line is needed");
+      EXPECT_STREQ(e.what(), "alpaca.json: the file is a JSON array, wanted one object per line");
       EXPECT_EQ(e.hint(), "jq -c '.[]' alpaca.json > rows.jsonl");
     }
   }
@@ -193,8 +192,8 @@ TEST(Rows, LinesThatEndInCarriageReturnsAreRefused) {
   folder.write("cr.txt", "one\rtwo\r");
   const std::string path = (folder.path() / "cr.txt").string();
   for (const RowFormat format : {RowFormat::kText, RowFormat::kCsv, RowFormat::kJsonLines}) {
-    expect_user_error([&] { open_line_rows(path, format); }, "carriage returns alone");
-    expect_user_error([&] { open_stream_rows(path, format); }, "carriage returns alone");
+    expect_user_error([&] { open_line_rows(path, format); }, "carriage returns only");
+    expect_user_error([&] { open_stream_rows(path, format); }, "carriage returns only");
   }
   EXPECT_EQ(rows_in_memory("one\r\ntwo\r\n", RowFormat::kText, "t")->size(), 2);
   EXPECT_EQ(rows_in_memory("one\rtwo\n", RowFormat::kText, "t")->size(), 1);

@@ -159,7 +159,7 @@ TEST_F(CacheTest, AFileOfTheSameSizeAndTimeIsAnotherCache) {
   rows_ = open();
   expect_good(*make());
   BatchStream resumed(config_, *rows_, *tokenizer_, stream);
-  expect_user_error([&] { resumed.restore(state); }, "sizes, times or bytes differ");
+  expect_user_error([&] { resumed.restore(state); }, "in size, time or content");
   std::replace(text.begin(), text.end(), 'R', 'S');
   folder_.write("t.txt", text);
   fs::last_write_time(path, time);
@@ -321,7 +321,7 @@ TEST_F(CacheTest, ResumeAndEpochsSeeChangedFiles) {
   // At resume.
   const auto changed = open();
   BatchStream resumed(config_, *changed, *tokenizer_, options);
-  expect_user_error([&] { resumed.restore(state); }, "not those of the checkpoint");
+  expect_user_error([&] { resumed.restore(state); }, "differ from those of the checkpoint");
 }
 
 // Zeros in place of rows are never stored, whichever part of the file they are in.

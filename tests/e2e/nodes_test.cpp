@@ -111,8 +111,8 @@ TEST(Nodes, AnotherModelFileOnANodeIsRefused) {
                                          "train.steps=100000"};
   const auto expect_refused = [](const Ended& ended) {
     EXPECT_EQ(ended.exit_code, 2) << ended.err;
-    expect_parts(ended.err, {"rank 1 on node 1 (", "does not compute the same as rank 0 on node 0",
-                             "model file", "config.json, "});
+    expect_parts(ended.err, {"rank 1 on node 1 (", "does not match rank 0 on node 0", "model file",
+                             "config.json, "});
   };
   {
     NodeRun nodes(run, "start", sets, 2, ours);

@@ -84,7 +84,7 @@ TEST(Chat, TheTemplateOfTheFilesIsFound) {
     }
   };
   EXPECT_NE(refusal({{"tokenizer_config.json", config(Json::Array{other})}})
-                .find("a list without a template named default"),
+                .find("the list has no template named \"default\""),
             std::string::npos);
   for (const std::string bad : {"chat_template.jinja", "chat_template.json"}) {
     const std::string text = plain + " ";
@@ -150,7 +150,8 @@ TEST(Chat, BadConversationsAreRefused) {
   EXPECT_NE(message(R"("tool_calls":[{}])").find("\"tool_calls\""), std::string::npos);
   EXPECT_NE(message(R"("reasoning_content":"so")").find("\"reasoning"), std::string::npos);
   EXPECT_EQ(message(R"("name":null,"tool_calls":[],"id":7)"), "");
-  EXPECT_NE(message(R"("weight":1)").find("\"weight\" of a turn of user is 1"), std::string::npos);
+  EXPECT_NE(message(R"("weight":1)").find("\"weight\" of a turn of role user is 1"),
+            std::string::npos);
   EXPECT_NE(message(R"("weight":0.5)").find("is 0.5"), std::string::npos);
   const auto bytes = make_bytes_tokenizer();
   EXPECT_THROW(ChatTemplate{*bytes}, UserError);

@@ -308,7 +308,7 @@ class BatchScan : public TableScan {
     if (!extension.ok()) return;
     throw UserError(fmt::format("{}: column '{}' has the type {}, which is not supported", path_,
                                 name, *extension),
-                    "write it as text (pandas: .astype(str)), or leave the column out");
+                    "convert the column to text (pandas: .astype(str)), or remove it");
   }
 
   FetchBatch fetch_;
