@@ -199,7 +199,7 @@ YamlNode parse_yaml(std::string_view text, std::string_view source) {
   require(text.size() <= kMaxYamlBytes, "{}: {} bytes of YAML, more than the {} allowed", source,
           text.size(), kMaxYamlBytes);
   require(is_utf8(text), "{}: not valid UTF-8 text", source);
-  // In values it would end paths and numbers early; yaml-cpp takes it for an escape.
+  // A NUL byte in a value would truncate paths and numbers; yaml-cpp takes it for an escape.
   if (const size_t at = text.find('\0'); at != std::string_view::npos) {
     throw UserError(
         fmt::format("{}:{}: unexpected NUL byte", source,

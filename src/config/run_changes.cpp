@@ -40,7 +40,7 @@ bool has_rule(const std::string& key, OnResume rule) {
 
 bool is_converted(const std::string& key) { return has_rule(key, OnResume::kConverted); }
 
-// Keys whose change makes it a different training.
+// Keys whose change would make the training a different one.
 bool is_fixed(const std::string& key) {
   return has_rule(key, OnResume::kFixed) || is_converted(key);
 }

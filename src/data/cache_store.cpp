@@ -119,7 +119,7 @@ void fail_cache(const fs::path& path, const char* doing) {
 
 // Creates the folder and locks its `used`. Another process may have removed the cache meanwhile: a
 // lock on a file that is no longer in the folder is useless, and the folder is recreated. (On a
-// file system with unstable inode numbers this gives up checking eventually.)
+// file system with unstable inode numbers the check eventually gives up.)
 int open_cache_folder(const fs::path& folder) {
   int used = -1;
   constexpr int kTries = 200;

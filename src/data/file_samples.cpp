@@ -1,4 +1,4 @@
-// data/file_samples.cpp: blocks at even distances, of a bounded number of files; or every byte.
+// data/file_samples.cpp: hashes evenly spaced blocks of a bounded number of files, or every byte.
 #include "data/file_samples.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// data/found_files.cpp: leaves out what is not data, then the other splits; refuses what is
-// unclear.
+// data/found_files.cpp: ignores files that are not data, then other splits; refuses ambiguous
+// choices.
 #include "data/found_files.h"
 
 #include <fmt/ranges.h>
@@ -46,7 +46,7 @@ bool is_leftover(const std::string& name) {
   return name.starts_with('#') && name.ends_with('#');
 }
 
-// Files about a data set, by the names that they usually have. `name` in lower case.
+// Whether a file describes a data set, by its usual names. `name` is in lower case.
 bool is_about_data(const std::string& name) {
   for (const char* whole :
        {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "config.json",
@@ -112,8 +112,7 @@ class Choice {
     paths_ = std::move(kept);
   }
 
-  // With data.format a folder gives the files whose ending is that of the format, where there are
-  // any.
+  // With data.format, a folder gives the files with the extension of that format, if there are any.
   void leave_out_others() {
     leave_out([this](const std::string& path) { return reason_against(path); });
     if (search_.is_pattern || search_.format == "auto") return;

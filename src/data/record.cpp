@@ -132,7 +132,7 @@ void RecordParser::parse(std::string_view record, const std::function<int64_t()>
   }
 }
 
-// An array of objects, as Alpaca's data are; further down a row may be one by mistake.
+// Alpaca's files are an array of objects. In later lines, an array is an error of that row only.
 void RecordParser::refuse_json_array(int64_t line) const {
   if (line != 1) return;
   throw UserError(fmt::format("{}: the file is a JSON array, wanted one object per line", name_),

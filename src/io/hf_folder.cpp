@@ -23,7 +23,7 @@ bool plain_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-// A link that leads to itself is the user's to repair.
+// Only the user can repair a link that leads back to itself.
 bool is_there(const fs::path& path) {
   std::error_code bad;
   const bool found = fs::exists(path, bad);

@@ -19,8 +19,8 @@ const std::string& text_at(const Json& message, const char* key, std::string_vie
   return value->as_string();
 }
 
-// Keys of conversations that no known template writes. In a table a message that lacks such a key
-// has it as null.
+// Message keys that no known template writes. In a table, a message without such a key has a null
+// value for the key.
 void refuse_unwritten(const Json& message, std::string_view where) {
   constexpr const char* kUnwritten[] = {
       "name",      "tool_calls", "function_call", "tools", "tool_call_id", "reasoning_content",
@@ -38,7 +38,7 @@ void refuse_unwritten(const Json& message, std::string_view where) {
   }
 }
 
-// Whether a turn is learned: the assistant's, but for "weight": 0.
+// Whether a turn is learned: assistant turns are, unless they have "weight": 0.
 bool is_learned(const Json& message, const std::string& role, std::string_view where) {
   const bool is_assistant = role == "assistant";
   const Json* weight = message.find("weight");

@@ -192,7 +192,7 @@ Json EvalReport::to_json() const {
   return out;
 }
 
-// final/ has no state; the checkpoints beside it are of the same run.
+// final/ has no state; the checkpoints next to final/ belong to the same run.
 bool was_split_by_row(const LogicalModel& source) {
   std::filesystem::path checkpoint = source.path;
   if (source.kind != LogicalModel::Kind::kCheckpoint) {

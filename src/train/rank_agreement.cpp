@@ -51,7 +51,7 @@ std::pair<std::string, std::string> first_line_apart(const std::string& a, const
   }
 }
 
-// "rank 2", with its node where there are several. Collective, and equal on all ranks.
+// "rank 2", with its node if there are several. Collective; all ranks get the same text.
 std::string full_name(Ranks& ranks, const RankHost& mine, int rank) {
   const std::vector<int> firsts = gather(ranks, mine.first_rank);
   const std::string host = share_text(ranks, mine.name, rank);
@@ -61,9 +61,9 @@ std::string full_name(Ranks& ranks, const RankHost& mine, int rank) {
   return fmt::format("rank {} on node {} ({})", rank, std::distance(nodes.begin(), node), host);
 }
 
-// Texts of rank 0 and another one. Collective.
+// Texts of rank 0 and of rank `other`. Collective.
 std::pair<std::string, std::string> share_both(Ranks& ranks, const std::string& mine, int other) {
-  std::string first = share_text(ranks, mine);  // one after the other, on all ranks alike
+  std::string first = share_text(ranks, mine);  // in the same order on all ranks
   return {std::move(first), share_text(ranks, mine, other)};
 }
 

@@ -45,11 +45,12 @@ class StopSignals {
   void hand_over() const;
   int received() const;  // 0: none; since hold()
 
-  // From here on the second SIGINT or SIGTERM of a process's own signals posts this instead of
-  // ending the process: whoever waits for it records the end, and ends the process. One more ends
-  // it in any case. Null: none.
+  // After this call, a second SIGINT or SIGTERM posts `waiter` instead of ending the process. The
+  // waiting thread records the end, and ends the process. A third signal ends the process in any
+  // case. Null: no waiter.
   static void record_second_by(sem_t* waiter);
-  [[noreturn]] static void end_recorded();  // for that waiter: with the exit code of a second one
+  [[noreturn]] static void
+  end_recorded();  // called by the waiting thread; exit code of a second signal
 
  private:
   const ShmWorld* world_;

@@ -107,7 +107,7 @@ void Trainer::make_answers() {
                                                  ranks_.get());
 }
 
-// The rule is known only once the state is; a run that began under the old one is rare.
+// The rule is known only after the state is loaded. Runs that began with the old rule are rare.
 void Trainer::adopt_split() {
   if (session_.splits_by_row == state_.position.splits_by_row) return;
   session_.splits_by_row = state_.position.splits_by_row;
@@ -170,7 +170,7 @@ void Trainer::load_state() {
   pack_size_ = end.pack_size;
 }
 
-// What is read once at the start, and by each rank in part: one rank per node answers for weights.
+// Compares the files that ranks read at the start. One rank per node hashes the weights.
 void Trainer::compare_start_files() {
   const RankHost host = host_of(place_);
   if (start_.checkpoint) {

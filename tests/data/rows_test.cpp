@@ -166,7 +166,7 @@ TEST(Rows, AJsonArrayIsRefusedWithTheCommandThatMakesLines) {
       FAIL();
     } catch (const UserError& e) {
       EXPECT_STREQ(e.what(), "alpaca.json: the file is a JSON array, wanted one object per line");
-      EXPECT_EQ(e.hint(), "jq -c '.[]' alpaca.json > rows.jsonl");
+      EXPECT_EQ(e.hint(), "convert the file: jq -c '.[]' alpaca.json > rows.jsonl");
     }
   }
   const auto later = rows_in_memory("{}\n[1]\n", RowFormat::kJsonLines, "t");
