@@ -99,7 +99,7 @@ TEST_F(Files, WriterAppendsAndTruncates) {
   EXPECT_EQ(read_file(path), "x");
 }
 
-// Neither a read nor a write waits for the other end of a FIFO.
+// Reads and writes do not block on a FIFO without a peer.
 TEST_F(Files, OnlyPlainFilesAreOpened) {
   const fs::path fifo = folder / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);

@@ -163,7 +163,7 @@ TEST_F(Options, SetReplacesTheFilesAlternatives) {
   EXPECT_EQ(table.replaced(), (Lines{"--set data.text={a} replaces data.source from the run file",
                                      "--set data.text={a} replaces model.dropout from the run file",
                                      "--set data.text={a} replaces data.train from the run file"}));
-  // What --set itself gives stays, and is left to the checks.
+  // Values given by --set are not unset; the checks report the contradiction.
   EXPECT_EQ(set("data.source=s"), Lines{});
   EXPECT_EQ(config.text, "{a}");
   EXPECT_EQ(table.replaced().size(), 3u);

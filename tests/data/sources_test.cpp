@@ -54,7 +54,7 @@ TEST(Sources, EveryRowInOrder) {
   }
 }
 
-// Types without a plain text in Arrow: never a dump, raw bytes or a bare number.
+// Arrow has no plain text for these types: values must not be dumps, raw bytes or bare numbers.
 TEST(Sources, EveryTypeHasAText) {
   const auto rows = open("types.arrow", {});
   const auto cell = [&](int64_t i, const char* name) {
@@ -83,7 +83,7 @@ TEST(Sources, EveryTypeHasAText) {
       "period.arrow: column 'when' has the type pandas.period");
 }
 
-// In text, compressed text and tables.
+// The limit holds in text, compressed text and tables.
 TEST(Sources, ALongRowIsRefused) {
   const TempFolder folder;
   folder.write("t.jsonl", "{\"a\":1}\n{\"a\":\"" + std::string(100, 'x') + "\"}\n");

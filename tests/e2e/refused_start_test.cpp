@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The tokenizer of another run's final/, which is changed before the run is resumed.
+// The run uses the tokenizer in final/ of another run; the tokenizer changes before the resume.
 TEST(RefusedStart, AnotherTokenizerThanTheCheckpoints) {
   const TinyRun run;
   run.train_well({"name=first", "train.steps=0"});

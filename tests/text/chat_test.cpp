@@ -59,7 +59,7 @@ TEST(Chat, ATokenAcrossTheHeadIsALabel) {
   EXPECT_EQ(t.labels, "\n\nx<|im_end|>");
 }
 
-// A template is text, the default of a list, or in a file of its own.
+// A template is a text, the default of a list, or a separate file.
 TEST(Chat, TheTemplateOfTheFilesIsFound) {
   const auto name_of = [](const Files& more) {
     const auto t = chat_tokenizer("", more);
@@ -93,7 +93,7 @@ TEST(Chat, TheTemplateOfTheFilesIsFound) {
   }
 }
 
-// Each of these contains ChatML's tokens and writes something else.
+// Each of these templates contains ChatML's tokens but writes different text.
 TEST(Chat, AnUnknownTemplateIsRefused) {
   const std::string plain(kPlainChatMl);
   for (const std::string& text :

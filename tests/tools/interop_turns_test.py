@@ -1,4 +1,4 @@
-"""tests/tools/interop_turns_test.py: which programs of tests/interop run at a commit, and until when."""
+"""tests/tools/interop_turns_test.py: which interop programs a commit starts, and until when."""
 
 import contextlib
 import io
