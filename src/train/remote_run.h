@@ -93,9 +93,9 @@ class RemoteRun {
   bool is_same_there(const StoreListing& listing, const std::string& name);
   void fetch(const StoredFolder& folder, const std::string& as);
   // remote_push.cpp
-  std::vector<std::string> unsent() const;  // folders
-  std::vector<std::string> sound_of(
-      const std::vector<std::string>& names);      // logs the damaged ones
+  std::vector<std::string> unsent() const;  // names of folders
+  // Returns the sound folders of `names`; logs the damaged ones.
+  std::vector<std::string> sound_of(const std::vector<std::string>& names);
   bool is_damaged(const std::string& name) const;  // found damaged, and unchanged since
   void push_all(int64_t keep);
   enum class Events { kWhereAllIsSent, kNot };  // the first only where nobody else pushes

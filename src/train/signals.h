@@ -49,8 +49,8 @@ class StopSignals {
   // waiting thread records the end, and ends the process. A third signal ends the process in any
   // case. Null: no waiter.
   static void record_second_by(sem_t* waiter);
-  [[noreturn]] static void
-  end_recorded();  // called by the waiting thread; exit code of a second signal
+  // Called by the waiting thread: ends the process with the exit code of a second signal.
+  [[noreturn]] static void end_recorded();
 
  private:
   const ShmWorld* world_;
