@@ -1,4 +1,4 @@
-// tests/program.h: a program as a child process: started, watched, signalled, reaped.
+// tests/program.h: starts, watches, signals and reaps a child process.
 #pragma once
 
 #include <fcntl.h>
@@ -59,22 +59,22 @@ inline std::vector<pid_t> children_of(pid_t pid) {
 
 struct Ended {
   int exit_code = -1;      // -1: ended by a signal
-  int signal = 0;          // that ended it
-  int64_t peak_bytes = 0;  // of resident memory: the program's, or a child's where that had more
+  int signal = 0;          // the signal that ended the program
+  int64_t peak_bytes = 0;  // peak resident memory: the maximum of the program and its children
   std::string out, err;
-  // The exit code; -N: signal N.
+  // Exit code, or -N for signal N.
   int code() const { return signal != 0 ? -signal : exit_code; }
 };
 
 struct StartOptions {
   std::map<std::string, std::string> env = {};  // added to ours
-  std::string input = {};                       // its standard input
+  std::string input = {};                       // standard input of the program
   std::string program = WEFT_PROGRAM;
-  bool joins_streams = false;            // out has what is written to stderr too
-  rlim_t file_bytes = RLIM_INFINITY;     // largest file it may write; beyond it sees a full disk
-  rlim_t address_bytes = RLIM_INFINITY;  // that it may map
-  rlim_t open_files = RLIM_INFINITY;     // at a time
-  std::function<void()> prepare = {};    // runs in the child, before the program does
+  bool joins_streams = false;            // stderr is written to out
+  rlim_t file_bytes = RLIM_INFINITY;     // largest file; a longer write fails as on a full disk
+  rlim_t address_bytes = RLIM_INFINITY;  // limit of mapped memory
+  rlim_t open_files = RLIM_INFINITY;     // limit of open files
+  std::function<void()> prepare = {};    // runs in the child before the program
 };
 
 // As in a terminal's child: whoever started the tests may ignore SIGHUP (nohup).
@@ -90,9 +90,9 @@ class Program {
     pid_ = spawn(all, folder_ / "out", error_file_, [&] { prepare(options); });
     if (pid_ > 0) return;
     ADD_FAILURE() << "no process for " << options.program;
-    is_reaped_ = true;  // never signal pid -1, which is everybody
+    is_reaped_ = true;  // never signal pid -1: that means every process
   }
-  ~Program() {  // kills what still runs
+  ~Program() {  // kills the program if it still runs
     if (is_reaped_) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
@@ -102,7 +102,7 @@ class Program {
 
   pid_t pid() const { return pid_; }
   std::vector<pid_t> children() const { return children_of(pid_); }
-  // What it has written so far.
+  // Output written so far.
   std::string out() const { return slurp(folder_ / "out"); }
   std::string err() const { return slurp(error_file_); }
 
@@ -113,7 +113,8 @@ class Program {
     if (!is_reaped_) is_reaped_ = ::wait4(pid_, &status_, WNOHANG, &usage_) == pid_;
     return !is_reaped_;
   }
-  // Until the condition holds, the program ends or the deadline passes; whether it held.
+  // Waits until the condition holds, the program ends or the deadline passes. Returns whether the
+  // condition held.
   bool wait_until(const std::function<bool()>& holds, double seconds = 60) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (std::chrono::steady_clock::now() < deadline) {
@@ -123,12 +124,12 @@ class Program {
     }
     return false;
   }
-  // Until it has written the words so many times; whether it has.
+  // Waits until the output has the words this many times. Returns whether it does.
   bool says(const std::string& words, int times = 1) {
     return wait_until([&] { return count(words) >= times; });
   }
   int count(const std::string& words) const { return testing::count(out(), words); }
-  // A failure, and the end of the program, at the deadline.
+  // At the deadline, reports a failure and kills the program.
   Ended wait(double seconds = 120) {
     if (!wait_until([this] { return !is_running(); }, seconds)) {
       ADD_FAILURE() << "the program did not end within " << seconds << " s\n" << out() << err();
@@ -145,11 +146,11 @@ class Program {
   }
 
  private:
-  // In the child.
+  // Runs in the child.
   void prepare(const StartOptions& options) const {
     if (::dup2(::open((folder_ / "in").c_str(), O_RDONLY | O_CLOEXEC), 0) < 0) ::_exit(126);
     for (const auto& [key, value] : options.env) ::setenv(key.c_str(), value.c_str(), 1);
-    // A file that is too long is an error of write() to weft, which ignores SIGXFSZ.
+    // weft ignores SIGXFSZ, so a file that is too long makes write() fail.
     limit(RLIMIT_FSIZE, options.file_bytes);
     limit(RLIMIT_AS, options.address_bytes);
     limit(RLIMIT_NOFILE, options.open_files);

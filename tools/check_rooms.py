@@ -74,7 +74,7 @@ ENDINGS = re.compile(r"std::cerr|(?<!void )(?<![\w.>:])(?:(?:std)?::)?(?:abort|e
 # to; no more has the handler of a signal (signals.cpp).
 MAY_END = ("src/cmd/", "src/base/log.", "src/launch/start_rank.", "src/launch/child.",
            "src/launch/first_agent.", "src/launch/fork.", "src/train/signals.", "tests/")
-# What a precompiled header or a header of today's library brings by chance: (use, the header that has it).
+# Names that a precompiled header may provide by accident: (use, the header that declares the name).
 DIRECT = [(re.compile(r"\bstd::(?:ranges::\w+|(?:stable_|partial_|is_)?sort|find(?:_if|_if_not|_first_of)?|search|(?:any|all|none)_of|"
                       r"count(?:_if)?|(?:min|max|minmax)_element|reverse|transform|unique|rotate|shuffle|remove_if|replace(?:_if)?|"
                       r"nth_element|clamp|for_each|generate|copy_if|copy_n|binary_search|equal_range|(?:stable_)?partition|"

@@ -61,7 +61,7 @@ def main():
     with pa.OSFile(str(folder / "stream.arrow"), "wb") as out, pa.ipc.new_stream(out, table.schema) as file:
         file.write_table(table, max_chunksize=400)
     write_arrow(made_types(), folder / "types.arrow")
-    # As pandas writes its periods: numbers with the name of an extension that Arrow does not know.
+    # Periods as pandas writes them: numbers with the name of an extension type that Arrow does not know.
     period = pa.field("when", pa.int64(), metadata={"ARROW:extension:name": "pandas.period"})
     write_arrow(pa.table([pa.array([648])], pa.schema([period])), folder / "period.arrow")
     whole = (folder / "rows.parquet").read_bytes()

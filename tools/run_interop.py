@@ -5,12 +5,12 @@
 
 PYTHON is the interpreter of the pinned environment. A program prints its checks, ends with a line
 "N passed, M failed", with ", K skipped" where reference data are absent, and exits 0 where none
-failed. Long matrices run in slots (tests/interop/sampling.py), whole with FULL=1 in the environment. So do
-the programs: those of EVERY_TIME run at every commit, the others at one of SLOTS. Two programs run at a time, since each leaves a core idle while Python
+failed. Each commit runs a sample of the long matrices (tests/interop/sampling.py); FULL=1 in the environment runs all
+of them. Programs in EVERY_TIME run on every commit, the others on one of SLOTS commits. Two programs run at a time, since each leaves a core idle while Python
 starts or one rank waits; those that promise a time run alone (slurm promises one with FULL=1 only).
 
-INTEROP_LAST_S (.ci/run sets it; not with FULL=1) is the time after which no program begins: a slow machine must
-end in time too. What is left out, and why, is printed.
+INTEROP_LAST_S (set by .ci/run; ignored with FULL=1) is the time in seconds after which no program is started, so
+that a slow machine finishes in time. The programs that did not run are printed with the reason.
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ DEADLINE_S = 3600 if IS_FULL else 1800  # of a program, beside another
 TOGETHER = 2
 ALONE = {"cluster", "kill", "node_faults", "nodes", "ray_beside", "stop", "survive", "t5"} | ({"slurm"} if IS_FULL else set())
 EVERY_TIME = ["exact", "golden", "models", "ray", "faults", "roundtrip", "survive", "nodes"]  # the long ones begin first
-SLOTS = 5  # for all others
+SLOTS = 5  # number of slots for all other programs
 
 sys.path.insert(0, str(ROOT / "tests/interop"))
 
@@ -67,14 +67,14 @@ def name_of(program):
 
 
 def in_turn(programs, sample):
-    """Those of EVERY_TIME, in its order, then the others of this commit's slot."""
+    """Programs in EVERY_TIME, in that order, then the other programs of this commit's slot."""
     every = [p for p in programs if name_of(p) in EVERY_TIME]
     return (sorted(every, key=lambda p: EVERY_TIME.index(name_of(p)))
             + [p for p in programs if p not in every and sample.one_in(SLOTS, name_of(p))])
 
 
 def run_timed(python, program, together, last=float("inf")):
-    """The same; what a program that runs beside another prints is shown when it ends. None: it came too late."""
+    """Runs one program. Output of a concurrent program is shown when the program ends. None: not started in time."""
     if time.monotonic() >= last:
         return None
     lines = []
@@ -104,7 +104,7 @@ def main():
     counts += [run_timed(python, p, together=False, last=last) for p in alone]
     left = sorted(name_of(p) for p, count in zip(together + alone, counts) if count is None)
     if left:
-        print(f"interop: INTEROP_LAST_S is over, not run: {', '.join(left)} (FULL=1 runs all)")
+        print(f"interop: not started before INTEROP_LAST_S: {', '.join(left)} (FULL=1 runs all)")
     counts = [count for count in counts if count is not None]
     passed, failed, skipped = (sum(numbers) for numbers in zip((0, 0, 0), *counts))
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))

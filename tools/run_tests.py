@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """tools/run_tests.py: runs ctest, then counts single tests and rejects skips that are not allowed.
 
-Tests that tests/slots.txt names run in slots (tests/interop/sampling.py): what is left to other commits is
-printed, and FULL=1 runs everything.
+Tests named in tests/slots.txt run on some commits only (tests/interop/sampling.py). The tests that are left to
+other commits are printed. FULL=1 runs all tests.
 A skipped or disabled test counts as failed, except the names in tests/needs_shared.txt on a machine
 that has ../shared/data neither there nor in the repository.
 """
@@ -30,13 +30,13 @@ def read_names(path):
 
 
 def read_slots(path):
-    """[(pattern, slots)] of tests/slots.txt."""
+    """Reads [(pattern, slots)] from tests/slots.txt."""
     lines = (line.split("#")[0].split() for line in path.read_text().splitlines())
     return [(pattern, int(slots)) for pattern, slots in filter(None, lines)]
 
 
 def list_tests(program):
-    """Every Suite.Test of a GoogleTest program."""
+    """Lists every Suite.Test of a GoogleTest program."""
     done = subprocess.run([program, "--gtest_list_tests"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     names, suite = [], ""
     for line in done.stdout.splitlines():
@@ -49,7 +49,7 @@ def list_tests(program):
 
 
 def programs_of(build, pattern):
-    """The GoogleTest programs that ctest starts; -R of ctest decides which."""
+    """The GoogleTest programs that ctest starts with -R `pattern`."""
     listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *(["-R", pattern] if pattern else [])],
                             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     commands = [test["command"] for test in json.loads(listed.stdout)["tests"] if "command" in test]
@@ -57,7 +57,7 @@ def programs_of(build, pattern):
 
 
 def left_out(names, slots, number):
-    """{pattern: (names that other commits run, how many match)}; the first matching pattern counts."""
+    """{pattern: (names left to other commits, number of matching names)}; the first matching pattern applies."""
     found = {pattern: ([], []) for pattern, _ in slots}
     for name in names:
         for pattern, count in slots:
@@ -71,7 +71,7 @@ def left_out(names, slots, number):
 
 
 def with_left_out(only, left):
-    """A GTEST_FILTER: `only` (may be empty) without the names that are left out."""
+    """A GTEST_FILTER: `only` (may be empty) without the names in `left`."""
     return only if not left else f"{only}{':' if '-' in only else '-'}{':'.join(left)}"
 
 
@@ -79,7 +79,7 @@ def print_left_out(found):
     for pattern, (left, count) in found.items():
         if left:
             shown = ", ".join(name.removeprefix(pattern.rstrip("*")) for name in left)
-            print(f"left to other commits, {len(left)} of {count} {pattern}: {shown}")
+            print(f"left to other commits: {len(left)} of {count} tests of {pattern}: {shown}")
     print(f"{sum(len(left) for left, _ in found.values())} tests are left to other commits; FULL=1 runs all", flush=True)
 
 

@@ -3,7 +3,7 @@
 
 The readers of foreign bytes are fuzzed with ASan and UBSan, together for a minute; the tests of
 their rooms run under ASan and UBSan; those of the threads under TSan. Rooms that read neither foreign
-bytes nor the network take turns (tests/interop/sampling.py); FULL=1 runs all.
+bytes nor the network run on some commits only (tests/interop/sampling.py); FULL=1 runs all.
 """
 
 import argparse

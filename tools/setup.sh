@@ -54,7 +54,7 @@ install_missing() {
   } || die "apt-get could not install: $list"
 }
 
-# A python3 that is not Debian's does not see Debian's packages.
+# A python3 from another source cannot import the packages that Debian installs.
 check_python() {
   local module
   for module in ensurepip yaml; do
@@ -72,7 +72,7 @@ packages_build() {
   lib libfmt-dev libspdlog-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libxxhash-dev \
     libcairo2-dev libgtest-dev libgloo-dev zlib1g-dev libzstd-dev
   python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
-  python3 -c 'import yaml' 2>/dev/null || missing+=(python3-yaml)  # tests of weft_ray, which Ray brings it for
+  python3 -c 'import yaml' 2>/dev/null || missing+=(python3-yaml)  # for tests of weft_ray; with Ray, Ray installs it
 }
 
 # Debian has no Arrow C++: its headers and libraries are in the pyarrow wheel.

@@ -5,7 +5,7 @@
     python examples/ray/qwen_tp_dp.py --storage-path /shared/runs --run-file examples/workloads/2-qwen-tutorial.yaml --model-name Qwen/Qwen2.5-0.5B --use-gpu
 
 The options are those of the Ray Train program; one that is given becomes a key of the run file. Run it from the root of the repository.
---resume-from NAME continues that run, at its exact step; --name NAME names a new one.
+--resume-from NAME continues that run at its exact step; --name NAME sets the name of a new run.
 """
 
 import argparse
@@ -41,21 +41,21 @@ def parse():
     parser.add_argument("--debug-steps", type=int, help="end after this many steps; 0 writes the initial weights to final/")
     parser.add_argument("--log-interval", type=int)
     parser.add_argument("--storage-path", required=True)
-    parser.add_argument("--name", help="name of a new run (default: that of the run file and the time)")
+    parser.add_argument("--name", help="name of a new run (default: the name in the run file and the time)")
     parser.add_argument("--resume-from", help="name of a run below --storage-path, which must exist")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other key of the run file")
     return parser.parse_args()
 
 
 def name_of(args, run):
-    """Of the new run, or of the one that is continued."""
+    """Name of the new run, or of the run to continue."""
     if not args.resume_from:
         return args.name or f"{run['name']}-{time.strftime('%Y%m%d-%H%M%S')}"
     storage, folder = pyarrow.fs.FileSystem.from_uri(args.storage_path if "://" in args.storage_path else str(Path(args.storage_path).resolve()))
     if storage.get_file_info(f"{folder}/{args.resume_from}").type != pyarrow.fs.FileType.Directory:
         found = sorted(entry.base_name for entry in storage.get_file_info(pyarrow.fs.FileSelector(folder, allow_not_found=True)))
         raise SystemExit(f"error: --resume-from: {args.storage_path} has no run {args.resume_from}\n"
-                         f"  hint: {'its runs are ' + ', '.join(found) if found else 'it has no runs'}; --name starts a new run")
+                         f"  hint: {'found runs: ' + ', '.join(found) if found else 'the folder has no runs'}; --name starts a new run")
     return args.resume_from
 
 

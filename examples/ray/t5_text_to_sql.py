@@ -3,8 +3,8 @@
 
     python examples/ray/t5_text_to_sql.py --rows /shared/wikisql --storage-path /shared/runs --num-workers 3 --use-gpu --model-name google-t5/t5-3b
 
---rows: Parquet or JSON lines with the columns instruction, input, output; of a folder the files of the training split, which have `train` in their
-names. Run it from the root of the repository. The last tenth of the rows is held out: evaluations are on it, and at the end the trained model answers
+--rows: Parquet or JSON lines with the columns instruction, input, output. From a folder, only files of the training split are read: those with `train`
+in their names. Run it from the root of the repository. The last tenth of the rows is held out: evaluations are on it, and at the end the trained model answers
 a few of it.
 """
 
@@ -50,7 +50,7 @@ def keys_of(args):
 
 
 def files_of(rows):
-    """Paths to read, and the file system that has them: one file, or those of a folder's training split."""
+    """The file system and the paths to read: one file, or the training split of a folder."""
     storage, path = pyarrow.fs.FileSystem.from_uri(rows if "://" in rows else str(Path(rows).resolve()))
     if storage.get_file_info(path).type != pyarrow.fs.FileType.Directory:
         return storage, [path]
@@ -58,7 +58,7 @@ def files_of(rows):
                    if entry.path.endswith((".parquet", ".json", ".jsonl")))
     train = [name for name in found if "train" in re.split("[^a-z]", name.removeprefix(path).lower())]
     if not train and len(found) != 1:
-        raise SystemExit(f"error: --rows: {rows} has {len(found)} data files and none with `train` in its name\n  hint: name one file")
+        raise SystemExit(f"error: --rows: {rows} has {len(found)} data files and none has `train` in its name\n  hint: give the path of one file")
     return storage, train or found
 
 

@@ -31,7 +31,7 @@ int open_for_reading(const std::filesystem::path& path, size_t* size) {
   if (::fstat(fd, &info) != 0) {
     const int reason = errno;
     ::close(fd);
-    throw_refused("look at", path, reason);
+    throw_refused("access", path, reason);
   }
   *size = static_cast<size_t>(info.st_size);
   return fd;

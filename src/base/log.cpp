@@ -36,7 +36,7 @@ std::atomic<std::shared_ptr<spdlog::logger>>& file() {
   return logger;
 }
 
-// Lines of the time before there is a file: the model and the data are opened before the run's
+// Lines logged before the log file exists: the model and the data are opened before the run's
 // folder is known.
 struct EarlyLine {
   spdlog::log_clock::time_point time;

@@ -13,7 +13,7 @@ enum class LogLevel { kInfo, kWarning, kError };
 
 // quiet: only errors reach the terminal; the file still gets every line.
 void set_log_quiet(bool quiet);
-// The first file also gets the lines that were logged before it (at most 1,000).
+// The first file also gets the lines logged before it was set (at most 1,000).
 void set_log_file(const std::filesystem::path& path);
 void log_line(LogLevel level, const std::string& text);
 

@@ -272,7 +272,7 @@ void OptionTable::unset_alternatives(const Option& option, const std::string& wh
         if (!other.given_ || has(set_, key) || print_value(other.target_) == other.default_)
           continue;
         unset(other);
-        replaced_.push_back(fmt::format("{} replaces {} of the run file", where, key));
+        replaced_.push_back(fmt::format("{} replaces {} from the run file", where, key));
       }
     }
   }

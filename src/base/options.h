@@ -88,10 +88,10 @@ class OptionTable {
   // key, or a phrase with it.
   void add_synonym(std::string other, std::string instead);
 
-  // What other programs have and this one does not: `answer` says what to use instead.
+  // A key that other programs have and this one does not: `answer` names the alternative.
   void add_absent(std::string other, std::string answer);
-  // Groups of keys of which a file gives one. Where set() gives a key of one group, the file's
-  // values of the others are unset, and replaced() reports it.
+  // Groups of keys, of which a file gives one group. Where set() gives a key of one group, the
+  // file's values of the others are unset, and replaced() reports it.
   void add_alternatives(std::vector<std::vector<std::string>> groups);
 
   // Reads every key of the tree; each complaint is one line with `source` and line number, and

@@ -47,8 +47,9 @@ const char* kind_of_node(mode_t mode) {
 }
 
 [[noreturn]] void refuse_node(const std::filesystem::path& path, mode_t mode) {
-  throw UserError(fmt::format("{} is {}, wanted a plain file", path.string(), kind_of_node(mode)),
-                  S_ISDIR(mode) ? "" : "copy its content into a file, and name that");
+  throw UserError(
+      fmt::format("{} is {}, wanted a regular file", path.string(), kind_of_node(mode)),
+      S_ISDIR(mode) ? "" : "copy its content to a regular file, and give the path of that file");
 }
 
 }  // namespace
@@ -80,12 +81,12 @@ PathKind path_kind(const std::filesystem::path& path) {
     if (S_ISREG(info.st_mode)) return PathKind::kFile;
     return S_ISDIR(info.st_mode) ? PathKind::kFolder : PathKind::kOther;
   }
-  if (!means_nothing(errno)) throw_refused("look at", path, errno);
+  if (!means_nothing(errno)) throw_refused("access", path, errno);
   if (::lstat(path.c_str(), &info) == 0) {
     throw RunError(fmt::format("{} is a dangling symbolic link", path.string()),
                    "mount its target, or remove the link");
   }
-  if (!means_nothing(errno)) throw_refused("look at", path, errno);
+  if (!means_nothing(errno)) throw_refused("access", path, errno);
   return PathKind::kNothing;
 }
 

@@ -24,8 +24,8 @@ std::string unused_name(const std::string& name,
                         const std::function<bool(const std::string&)>& is_used);
 std::filesystem::path unused_path(const std::filesystem::path& path);  // where nothing is
 
-// open(2) for a plain file, which never waits: a descriptor, or -1 with errno. UserError where a
-// FIFO, a socket, a device or a folder is at the path, whose read or write might not end.
+// open(2) for a regular file, without blocking: returns a descriptor, or -1 with errno. UserError
+// where the path is a FIFO, a socket, a device or a folder, which could block a read or write.
 int open_plain_file(const std::filesystem::path& path, int flags, unsigned mode = 0);
 
 // RunError: "cannot <what> <path>: <reason of errno value>", with a hint for the common reasons.

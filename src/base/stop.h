@@ -46,8 +46,8 @@ class StopError : public Error {
   int signal_;
 };
 
-// Names, for this thread while in scope, the flag that abandons its work: a single long row would
-// otherwise hold up the end of a run for seconds.
+// Sets the flag that cancels this thread's work while in scope. Without the flag, a single long row
+// could delay the end of a run by seconds.
 class ScopedAbandon {
  public:
   explicit ScopedAbandon(const std::atomic<bool>& flag);
@@ -56,7 +56,7 @@ class ScopedAbandon {
   ScopedAbandon& operator=(const ScopedAbandon&) = delete;
 };
 
-// Looks at that flag every 1,024 calls. Throws StopError(0) where it is set.
+// Checks the flag on every 1,024th call. Throws StopError(0) where the flag is set.
 class AbandonPoll {
  public:
   void step() {

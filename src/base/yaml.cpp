@@ -199,12 +199,12 @@ YamlNode parse_yaml(std::string_view text, std::string_view source) {
   require(text.size() <= kMaxYamlBytes, "{}: {} bytes of YAML, more than the {} allowed", source,
           text.size(), kMaxYamlBytes);
   require(is_utf8(text), "{}: not valid UTF-8 text", source);
-  // In values it would end paths and numbers early; yaml-cpp takes it for an escape.
+  // A NUL byte in a value would truncate paths and numbers; yaml-cpp takes it for an escape.
   if (const size_t at = text.find('\0'); at != std::string_view::npos) {
     throw UserError(
-        fmt::format("{}:{}: a NUL byte", source,
+        fmt::format("{}:{}: unexpected NUL byte", source,
                     1 + std::count(text.begin(), text.begin() + static_cast<int64_t>(at), '\n')),
-        "the file is damaged, or not a text file: write it again");
+        "the file is damaged or is not a text file: write it again");
   }
   ViewBuffer buffer(text);
   std::istream stream(&buffer);

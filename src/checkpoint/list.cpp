@@ -249,7 +249,7 @@ void remove_unfinished(const fs::path& run_dir) {
 
 void prune_checkpoints(const fs::path& run_dir, int64_t keep, int64_t newest) {
   const std::vector<Entry> entries = scan(run_dir);
-  int64_t oldest = -1, last = -1;  // last: nobody writes an older step now
+  int64_t oldest = -1, last = -1;  // last: no process writes an older step now
   int64_t num_kept = 0;
   for (auto e = entries.rbegin(); e != entries.rend() && num_kept < std::max<int64_t>(keep, 1);
        ++e) {
@@ -259,7 +259,7 @@ void prune_checkpoints(const fs::path& run_dir, int64_t keep, int64_t newest) {
     oldest = e->step;
     ++num_kept;
   }
-  if (num_kept < std::max<int64_t>(keep, 1)) oldest = -1;  // all that are sound
+  if (num_kept < std::max<int64_t>(keep, 1)) oldest = -1;  // keeps all sound checkpoints
   for (const Entry& e : entries) {
     if (e.state == State::kWhole && e.step < oldest) remove_checkpoint(e.path);
     if (e.state == State::kRemoving) remove_folder(e.path);

@@ -79,9 +79,9 @@ std::optional<std::filesystem::path> abandon_best(const std::filesystem::path& r
 void remove_unfinished(const std::filesystem::path& run_dir);
 
 // Deletes all but the newest `keep` (at least one stays) of those up to step `newest`, and
-// leftovers of earlier failed attempts. One that is damaged, as far as all but the bytes of slices
-// show it, does not count as kept. best/ and everything after `newest` stay. A checkpoint is
-// renamed to step-N.removing first, so that an interrupted deletion does not look like damage.
+// leftovers of earlier failed attempts. A damaged checkpoint does not count as kept; the check
+// covers everything but the bytes of slices. best/ and everything after `newest` stay. A checkpoint
+// is renamed to step-N.removing first, so that an interrupted deletion does not look like damage.
 void prune_checkpoints(const std::filesystem::path& run_dir, int64_t keep,
                        int64_t newest = std::numeric_limits<int64_t>::max());
 

@@ -74,7 +74,7 @@ size_t size_of(const fs::path& path, const std::string& what) {
   const size_t size = fs::file_size(path, fault);
   if (!fault) return size;
   if (fault != std::errc::no_such_file_or_directory)
-    reading_checkpoint([&] { throw_refused("look at", path, fault.value()); });
+    reading_checkpoint([&] { throw_refused("access", path, fault.value()); });
   throw DamagedCheckpoint(fmt::format("{}, which holds {}, is missing", path.string(), what));
 }
 

@@ -3,8 +3,9 @@ file(GLOB commands CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cmd/*.cpp)
 find_package(CLI11 REQUIRED)
 add_library(weft_commands OBJECT ${commands})
 target_link_libraries(weft_commands PRIVATE weft_flags weft_verify CLI11::CLI11)
-# Of a function that several objects define, of std::string say, the linker takes the first copy for the whole program.
-# Rooms that handle data are compiled with full optimization, and come before those that are compiled with -O1.
+# Where several objects define one weak function (such as those of std::string), the linker uses
+# the first copy. Rooms that handle data are fully optimized, so their objects come before those
+# compiled with -O1.
 set(weft_first_objects "")
 foreach(room base tensor text io data comm checkpoint exec generate model)
   list(APPEND weft_first_objects $<TARGET_OBJECTS:weft_${room}>)
@@ -44,6 +45,7 @@ endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cmd/version.cpp PROPERTIES COMPILE_DEFINITIONS
   "WEFT_VERSION=\"${PROJECT_VERSION}\";WEFT_COMMIT=\"${commit}\";WEFT_COMPILER=\"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}\";WEFT_BACK_ENDS=\"${back_ends}\"")
 
-# Thin code: compiled fast. CLI11 is the heaviest header we have: the two files that include it are compiled as one.
+# Thin code, compiled fast. CLI11 is our heaviest header, so the two files that include CLI11 are
+# compiled as one.
 weft_share_headers(weft_commands)
 target_compile_options(weft_commands PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -21,7 +21,7 @@ std::unique_ptr<Tokenizer> tokenizer_beside(const LogicalModel& model, const std
 // Invalid UTF-8 replaced; a warning names `what` where there was any.
 std::string repaired(std::string text, const std::string& what);
 
-// Both to the end, and repaired. The path may be that of a pipe.
+// Both read to the end and repair invalid UTF-8. The path may name a pipe.
 std::string read_standard_input();
 std::string read_text_input(const std::string& path);
 

@@ -25,8 +25,8 @@ constexpr const char* kAccumulation =
 constexpr const char* kFolder =
     "storage (folder of the runs) and name: the run directory is <storage>/<name>";
 constexpr const char* kLora =
-    "there is no LoRA; model.freeze trains a part of the parameters, and parallel.shard: zero3 "
-    "divides the memory of all";
+    "no LoRA in this build; use model.freeze to train a subset of the parameters, or "
+    "parallel.shard: zero3 to shard their memory over the ranks";
 constexpr const char* kPrecision = "train.precision: auto, fp32, bf16 or fp16";
 constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"learning_rate", "train.lr"},
@@ -139,7 +139,7 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"nproc_per_node", "launch.ranks_per_node (0: as many as dp x tp)"},
     {"num_threads", "launch.threads"},
     {"device_map", "launch.device"},
-    {"dataset_percentage", "data.fraction (0.01 for one per cent)"},
+    {"dataset_percentage", "data.fraction (0.01 is 1 %)"},
     {"dataset_name", "data.train (files, or hf://datasets/ORG/NAME)"},
     {"init_weights_path", "model.path, with model.init: pretrained"},
     {"batch_size_per_gpu", kMicro},
@@ -152,27 +152,28 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
 };
 // Keys of other trainers that have no counterpart here.
 constexpr std::pair<const char*, const char*> kAbsent[] = {
-    {"pp", "there is no pipeline parallelism; parallel.tp and parallel.shard: zero3 split a model"},
+    {"pp", "no pipeline parallelism; parallel.tp and parallel.shard: zero3 split a model"},
     {"pipeline_parallel_size",
-     "there is no pipeline parallelism; parallel.tp and parallel.shard: zero3 split a model"},
-    {"cp", "there is no context parallelism; parallel.tp divides the memory of activations"},
+     "no pipeline parallelism; parallel.tp and parallel.shard: zero3 split a model"},
+    {"cp", "no context parallelism; parallel.tp reduces activation memory per rank"},
     {"context_parallel_size",
-     "there is no context parallelism; parallel.tp divides the memory of activations"},
-    {"ep", "there is no expert parallelism, and no mixture-of-experts model"},
+     "no context parallelism; parallel.tp reduces activation memory per rank"},
+    {"ep", "no expert parallelism; mixture-of-experts models are not supported"},
     {"lora_r", kLora},
     {"lora_alpha", kLora},
     {"lora_rank", kLora},
     {"lora", kLora},
     {"use_peft", kLora},
-    {"resume_from", "the same command resumes; --resume CHECKPOINT names where to begin"},
+    {"resume_from", "the same command resumes the run; --resume CHECKPOINT selects a checkpoint"},
     {"label_smoothing", "the loss is cross entropy without label smoothing"},
     {"label_smoothing_factor", "the loss is cross entropy without label smoothing"},
     {"deepspeed",
-     "DeepSpeed's files are not read; parallel.shard, train.global_batch and train.precision say "
-     "the same"},
-    {"report_to", "trackers are not built; metrics.jsonl and events.jsonl in the run directory"},
-    {"push_to_hub", "final/ is a Hugging Face folder: upload it with hf upload ORG/NAME final"},
-    {"save_init_weights", "train.steps: 0 writes the initial weights to final/"},
+     "DeepSpeed configuration files are not read; use parallel.shard, train.global_batch and "
+     "train.precision"},
+    {"report_to",
+     "trackers are not built; read metrics.jsonl and events.jsonl in the run directory"},
+    {"push_to_hub", "final/ is a Hugging Face folder; upload it with `hf upload ORG/NAME final`"},
+    {"save_init_weights", "train.steps: 0, which writes the initial weights to final/"},
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ bool has_rule(const std::string& key, OnResume rule) {
 
 bool is_converted(const std::string& key) { return has_rule(key, OnResume::kConverted); }
 
-// Keys whose change makes it a different training.
+// Keys whose change would make the training a different one.
 bool is_fixed(const std::string& key) {
   return has_rule(key, OnResume::kFixed) || is_converted(key);
 }
@@ -63,14 +63,13 @@ const char* words_of(OnResume rule) {
     case OnResume::kFree:
       return "may change";
     case OnResume::kFixed:
-      return "must not change: it would be another training";
+      return "must not change: the training would be a different one";
     case OnResume::kConverted:
       return "must not change, unless `--convert-states` converts weights and states";
     case OnResume::kExact:
-      return "must not change from exact mode to exact mode; a number that is given and the same "
-             "number chosen for 0 are equal";
+      return "must not change between exact-mode runs; 0 and the number chosen for 0 are equal";
     case OnResume::kMomentum:
-      return "with `train.optimizer: sgd` must not change from or to 0; other values may";
+      return "with `train.optimizer: sgd`, must not change between 0 and another value";
   }
   return "";
 }
@@ -86,7 +85,7 @@ std::string keys_of(OnResume rule, const char* quote) {
 }
 
 std::string fixed_keys_hint() {
-  return fmt::format("; {}, {} must stay as they were: docs/keys.md lists what may change",
+  return fmt::format("; {}, {} must not change: docs/keys.md lists which keys may",
                      keys_of(OnResume::kFixed), keys_of(OnResume::kConverted));
 }
 

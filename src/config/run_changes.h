@@ -7,17 +7,17 @@
 
 namespace weft {
 
-// What a resumed run may do with some keys; all others may change. `key`: one of the option table,
-// or the start of several ("model."); the first rule that matches a key counts.
+// Which keys a resumed run may not change freely; all other keys may change. `key`: a key of the
+// option table, or a common prefix ("model."). The first rule that matches a key applies.
 enum class OnResume { kFree, kFixed, kConverted, kExact, kMomentum };
 struct ResumeRule {
   const char* key;
   OnResume rule;
 };
 std::span<const ResumeRule> resume_rules();
-// "must not change: ...", as the pages and messages have it.
+// "must not change: ...", the text for pages and messages.
 const char* words_of(OnResume rule);
-// The keys of a rule as a list, each between two `quote`s: "model.*, data.*, seed".
+// The keys of a rule as a list, each in `quote`s: "model.*, data.*, seed".
 std::string keys_of(OnResume rule, const char* quote = "");
 // The end of a hint: the keys that must not change.
 std::string fixed_keys_hint();

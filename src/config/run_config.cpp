@@ -83,7 +83,7 @@ void bind_data(OptionTable& t, DataConfig& c) {
       .at_most(1);
   t.add("data.limit", &c.limit, "use only the first N rows, of data.eval too; 0 = all").at_least(0);
   t.add("data.max_row_bytes", &c.max_row_bytes,
-        "a longer row is refused by name; bytes, or 16MB, 64MiB");
+        "maximum size of a row; a longer row is an error; bytes, or 16MB, 64MiB");
   t.add("data.shuffle", &c.shuffle, "a new order of the rows each epoch, by seed");
 }
 

@@ -125,7 +125,7 @@ class RunFile {
   void use_nodes(int64_t nodes);
   bool was_given(std::string_view key) const { return table_->was_given(key); }
   const std::vector<std::string>& not_built() const { return table_->not_built(); }
-  // A line for each key of the file that --set has unset by giving its alternative.
+  // One line for each key of the file that --set replaced by an alternative.
   void log_replaced() const;
 
  private:

@@ -22,7 +22,7 @@ struct Session {
   Json model_config;  // of the folder (model/head_in_files.h)
   std::unique_ptr<Model> model;
   std::unique_ptr<Tokenizer> tokenizer;
-  bool splits_by_row = false;  // the rule of data.eval_fraction in older runs (EvalSplit)
+  bool splits_by_row = false;  // the data.eval_fraction rule of older runs (EvalSplit)
   Dtype final_dtype;           // for final/: that of the source folder; fp32 for random weights
 
   ModelKind kind() const;

@@ -18,7 +18,7 @@ struct StreamState {
   int64_t epoch = 1;
   int64_t position = 0;        // in the epoch's order of raw rows, including dropped ones
   int64_t part = 0;            // pack: rows already used of those that begin at this position
-  uint64_t files = 0;          // a hash of the files' sizes, times and some bytes; 0: unknown
+  uint64_t files = 0;          // hash of the files' sizes, times and sampled bytes; 0: unknown
   bool splits_by_row = false;  // the rule of data.eval_fraction (EvalSplit)
   bool operator==(const StreamState&) const = default;
 };

@@ -16,8 +16,8 @@
 namespace weft {
 namespace {
 
-// By sizes and times, and by some of the bytes unless `samples` is false. Earlier versions of weft
-// stored the former alone.
+// Hash of sizes and times, and of sampled bytes unless `samples` is false. Earlier versions of weft
+// stored a hash without samples.
 uint64_t hash_of(const std::vector<FileInfo>& files, bool samples) {
   if (files.empty()) return 0;
   std::string text;
@@ -76,9 +76,8 @@ void BatchBuilder::restore(const StreamState& state) {
   if (state.files != 0 && files_ != 0 && state.files != files_ &&
       state.files != hash_of(rows_.files(), false)) {
     throw UserError(
-        "the data files are not those of the checkpoint: their sizes, times or bytes differ",
-        "a run resumes with the same rows: restore the files, or start over with "
-        "--overwrite");
+        "the data files differ from those of the checkpoint in size, time or content",
+        "a resumed run needs the same rows: restore the files, or start over with --overwrite");
   }
   check_unchanged(rows_.files());
   epoch_ = state.epoch;
@@ -145,7 +144,7 @@ void BatchBuilder::finish_batch(int64_t k, Batch& out) {
 void BatchBuilder::count_row(int64_t row, int64_t length, Batch& out) {
   if (options_.dp_rank != 0) return;
   out.counted.dropped += info_.dropped;
-  // Once per row: a later epoch has the same rows.
+  // Counts each row once: later epochs have the same rows.
   if (!info_.dropped && epoch_ == first_epoch_) {
     out.counted.truncated += info_.truncated;
     out.counted.sources_cut += info_.source_cut;
@@ -214,7 +213,7 @@ BatchBuilder::Packed BatchBuilder::load_pack(const Order& order, int64_t first,
   return pack;
 }
 
-// All that the counts of an epoch depend on besides the rows' tokens.
+// Everything that an epoch's counts depend on, except the rows' tokens.
 std::string BatchBuilder::pack_key(int64_t epoch) const {
   return fmt::format("{} {} {} {} {} {} {} {} {}", kPackRows, epoch, options_.seed, config_.shuffle,
                      config_.seq_length, answers() ? config_.target_length : 0,
@@ -229,8 +228,8 @@ PackSize BatchBuilder::measure_pack(int64_t epoch) {
   return size;
 }
 
-// Each thread takes the windows of `pack` inside one window of the order, which touch the same
-// blocks.
+// Each thread takes one window of the order at a time, because the `pack` windows inside it read
+// the same blocks.
 PackSize BatchBuilder::count_packs(int64_t epoch) {
   constexpr int64_t kTurn = Order::kBlockRows * Order::kWindowBlocks;
   const Order order = make_order(epoch);
@@ -275,7 +274,7 @@ void BatchBuilder::add_pack(const Packed& window, PackSize* size) {
   }
 }
 
-// Also of the early rows, which are there before their blocks.
+// Reads lengths of cached rows, and of early rows that are available before their blocks.
 BatchBuilder::LengthOf BatchBuilder::length_in_cache() {
   return [this, info = CachedRow()](int64_t row) mutable {
     const int64_t length = cache_.read_length(row, info);

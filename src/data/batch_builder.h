@@ -84,7 +84,7 @@ class BatchBuilder {
   bool splits_by_row_;
   EvalSplit split_;
   int64_t epoch_ = 1, position_ = 0, part_ = 0;
-  int64_t first_epoch_ = 0;  // that of the first batch
+  int64_t first_epoch_ = 0;  // epoch of the first batch
   Order order_;
 
   std::vector<CachedRow> taken_;  // of the current batch; memory is reused

@@ -38,7 +38,7 @@ struct StreamOptions {
   int64_t rows_per_pass = 0;
   int64_t vocab_size = INT64_MAX;
   Part part = Part::kAll;
-  bool splits_by_row = false;  // the old rule of data.eval_fraction; also where the state says so
+  bool splits_by_row = false;  // the old data.eval_fraction rule; also set by a restored state
   // Evaluation: file order, one epoch. The last batch may be short, the share of some ranks empty.
   bool once = false;
   int prefetch = 4;  // batches to prefetch

@@ -114,12 +114,12 @@ void fail_cache(const fs::path& path, const char* doing) {
       fmt::format("token cache: cannot {} {}: {}", doing, path.string(), std::strerror(errno)),
       errno == ENOSPC || errno == EDQUOT
           ? "free space there, or set WEFT_CACHE to a folder on another disk"
-          : "set WEFT_CACHE to a folder that can be written");
+          : "set WEFT_CACHE to a writable folder");
 }
 
 // Creates the folder and locks its `used`. Another process may have removed the cache meanwhile: a
 // lock on a file that is no longer in the folder is useless, and the folder is recreated. (On a
-// file system with unstable inode numbers this gives up checking eventually.)
+// file system with unstable inode numbers the check eventually gives up.)
 int open_cache_folder(const fs::path& folder) {
   int used = -1;
   constexpr int kTries = 200;
@@ -129,7 +129,7 @@ int open_cache_folder(const fs::path& folder) {
     if (bad) {
       throw RunError(
           fmt::format("token cache: cannot create {}: {}", folder.string(), bad.message()),
-          "set WEFT_CACHE to a folder that can be written");
+          "set WEFT_CACHE to a writable folder");
     }
     if (used >= 0) ::close(used);
     used = open_plain_file(folder / kCacheUsed, O_RDWR | O_CREAT, 0644);

@@ -14,8 +14,8 @@
 
 namespace weft {
 
-inline constexpr const char* kCacheUsed = "used";      // lock of processes that have it open
-inline constexpr const char* kCacheAbout = "about";    // JSON: what it was built from
+inline constexpr const char* kCacheUsed = "used";      // lock of processes that have the cache open
+inline constexpr const char* kCacheAbout = "about";    // JSON: the inputs of the cache
 inline constexpr const char* kCacheCounts = "packed";  // sizes of packed epochs (pack_counts.h)
 
 std::filesystem::path cache_root();  // WEFT_CACHE, else the user's cache folder / weft / data
@@ -37,11 +37,11 @@ enum class Removal { kDone, kInUse, kFailed };
 // or rebuilding it; kFailed on a system error.
 Removal remove_cache(const std::filesystem::path& folder);
 
-// Creates the folder, and marks it as used now and by this process: a descriptor that holds `used`
-// locked, or -1 where locks are not supported. RunError where the folder cannot be written.
+// Creates the folder and updates the time of `used`. Returns a descriptor that holds a lock on
+// `used`, or -1 where locks are not supported. RunError where the folder cannot be written.
 int open_cache_folder(const std::filesystem::path& folder);
 
-// RunError with errno's reason and what to do.
+// Throws RunError with the reason from errno and a hint.
 [[noreturn]] void fail_cache(const std::filesystem::path& path, const char* doing);
 
 // Whether the open file is still the one of that name: a lock on a deleted one protects nothing.

@@ -48,9 +48,8 @@ std::vector<std::string> template_warnings(const DataConfig& c) {
     for (const char* written : {"\\n", "\\t"}) {
       if (text->find(written) == std::string::npos) continue;
       lines.push_back(
-          fmt::format("{}: {} is written as a backslash and a letter, not as a line end or a tab; "
-                      "in a run file "
-                      "put the template in double quotes",
+          fmt::format("{}: {} is a backslash and a letter here, not a line break or a tab; put the "
+                      "template in double quotes in the run file",
                       key, written));
     }
   }

@@ -13,7 +13,7 @@ namespace weft {
 std::string column_hint(const DataConfig& config, const std::string& missing,
                         const std::vector<std::string>& names);
 
-// What a template of the run file probably should not say: \n in single quotes is no line end.
+// Warnings about templates that are probably wrong: \n in single quotes is not a line break.
 std::vector<std::string> template_warnings(const DataConfig& config);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// data/eval_split.cpp: the rows whose place in a permutation is among the first.
+// data/eval_split.cpp: selects the rows that come first in a permutation.
 #include "data/eval_split.h"
 
 #include <cmath>

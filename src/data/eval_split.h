@@ -7,9 +7,9 @@
 
 namespace weft {
 
-// Of n rows (after data.fraction and data.limit) round(fraction x n) are selected, by seed and row
-// number alone. Earlier versions drew for each row on its own; a run that began so keeps that rule
-// (`by_row`), since it would otherwise be evaluated on rows that it was trained on.
+// Selects round(fraction x n) of n rows (after data.fraction and data.limit), by seed and row
+// number only. Earlier versions drew each row independently. A run that began with that rule keeps
+// it (`by_row`): the new rule would select evaluation rows that the run was trained on.
 class EvalSplit {
  public:
   EvalSplit(uint64_t seed, int64_t num_rows, double fraction, bool by_row);

@@ -51,13 +51,13 @@ Json messages_of(const Row::Column& column) {
   }
 }
 
-// A column of its own lists the functions that a conversation may call.
+// A separate column lists the functions that a conversation may call.
 void refuse_tools(const RowSource& rows, int64_t i, const Row& row) {
   for (const char* name : kToolColumns) {
     const Row::Column* tools = row.find(name);
     if (!tools || tools->text.empty() || tools->text == "[]" || tools->text == "null") continue;
     throw UserError(fmt::format("{}: the column '{}' is not supported with data.messages: the "
-                                "supported chat templates write no tools",
+                                "supported chat templates do not write tools",
                                 rows.where(i), name),
                     "remove the column, or write the tools into a system turn");
   }
@@ -67,7 +67,7 @@ std::string text_or_default(const DataConfig& config) {
   return config.text.empty() ? "{text}" : config.text;
 }
 
-// An error of a row's text begins with the row.
+// Errors about a row's text begin with the row's position.
 template <typename Fn>
 void name_row(const RowSource& rows, int64_t i, const Fn& fn) {
   try {
@@ -132,7 +132,7 @@ std::unique_ptr<RowSource> open_rows_for(const DataConfig& config,
   }
   if (columns.size() == num_used) return rows;
   Row first;
-  rows->read(0, first);  // of a text it has all columns, of a table those that were asked for
+  rows->read(0, first);  // text rows have all columns; table rows have the requested columns
   if (first.find(columns[num_used])) return rows;
   return open_rows(paths, config.format, what, columns, most);
 }
@@ -319,8 +319,9 @@ void ExampleMaker::fill_encoder_decoder(const std::string& source, const std::st
   out.is_label.resize(out.ids.size(), 1);
 }
 
-// Too long: the source loses its beginning, then the target (or plain text) its end. The tokens
-// that the tokenizer puts around a text stay; a conversation has none. A packed row is split later.
+// Truncates a row that is too long: first the beginning of the source, then the end of the target
+// or of plain text. Tokens that the tokenizer adds around a text are kept; conversations have none.
+// A packed row is split later.
 void ExampleMaker::cut(Example& out) const {
   if (config_.layout == "pack" || out.ids.size() <= seq_length_) return;
   out.truncated = true;

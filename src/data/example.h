@@ -27,8 +27,8 @@ struct Example {
   bool has_label() const;
 };
 
-// Opens the rows with the columns that the configuration uses, and those that must not be dropped
-// in silence where they are in a table (tools of a conversation).
+// Opens the rows with the columns that the configuration uses. A table's `tools` column is read
+// too, because the tools of a conversation must not be dropped silently.
 std::unique_ptr<RowSource> open_rows_for(const DataConfig& config,
                                          const std::vector<std::string>& paths,
                                          std::string_view what);

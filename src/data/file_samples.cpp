@@ -1,4 +1,4 @@
-// data/file_samples.cpp: blocks at even distances, of a bounded number of files; or every byte.
+// data/file_samples.cpp: hashes evenly spaced blocks of a bounded number of files, or every byte.
 #include "data/file_samples.h"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void hash_piece(Piece& piece) {
   file.read(bytes.data(), piece.end - piece.begin);
   if (!file && piece.end > piece.begin)
     throw RunError(
-        fmt::format("{}: bytes {} to {} cannot be read", piece.file->path, piece.begin, piece.end));
+        fmt::format("cannot read {}: bytes {} to {}", piece.file->path, piece.begin, piece.end));
   piece.hash = hash_bytes(bytes.data(), bytes.size());
 }
 

@@ -1,4 +1,4 @@
-// data/formats.cpp: the table of formats and their endings.
+// data/formats.cpp: the table of formats and their extensions.
 #include "data/formats.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const std::vector<Known>& known_formats() {
   return known;
 }
 
-// Lower case, without the compression suffix and a URI's query.
+// The name in lower case, without a compression suffix or a URI query.
 std::string extension(std::string path) {
   if (is_uri(path)) path = path.substr(0, path.find('?'));
   if (is_packed(path)) path = std::filesystem::path(path).replace_extension().string();

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// By the ending (.gz and .zst taken off); nullopt where it is not that of a known format.
+// Format by extension, ignoring .gz and .zst; nullopt where the extension is unknown.
 std::optional<RowFormat> known_format(const std::string& path);
 
 }  // namespace weft

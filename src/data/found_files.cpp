@@ -1,5 +1,5 @@
-// data/found_files.cpp: leaves out what is not data, then the other splits; refuses what is
-// unclear.
+// data/found_files.cpp: ignores files that are not data, then other splits; refuses ambiguous
+// choices.
 #include "data/found_files.h"
 
 #include <fmt/ranges.h>
@@ -46,7 +46,7 @@ bool is_leftover(const std::string& name) {
   return name.starts_with('#') && name.ends_with('#');
 }
 
-// Files about a data set, by the names that they usually have. `name` in lower case.
+// Whether a file describes a data set, by its usual names. `name` is in lower case.
 bool is_about_data(const std::string& name) {
   for (const char* whole :
        {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "config.json",
@@ -92,9 +92,9 @@ class Choice {
   std::string reason_against(const std::string& path) const {
     const std::string name = lower_case(name_of(path));
     if (is_hidden(below_root(path))) return "hidden";
-    if (is_leftover(name)) return "backup or unfinished";
-    if (is_about_data(name)) return "not data";
-    if (!search_.is_pattern && !known_format(path)) return "unknown ending";
+    if (is_leftover(name)) return "backup or unfinished file";
+    if (is_about_data(name)) return "not a data file";
+    if (!search_.is_pattern && !known_format(path)) return "unknown extension";
     return "";
   }
 
@@ -112,8 +112,7 @@ class Choice {
     paths_ = std::move(kept);
   }
 
-  // With data.format a folder gives the files whose ending is that of the format, where there are
-  // any.
+  // With data.format, a folder gives the files with the extension of that format, if there are any.
   void leave_out_others() {
     leave_out([this](const std::string& path) { return reason_against(path); });
     if (search_.is_pattern || search_.format == "auto") return;
@@ -122,7 +121,7 @@ class Choice {
     };
     if (std::none_of(paths_.begin(), paths_.end(), has_ending)) return;
     leave_out([&](const std::string& path) {
-      return has_ending(path) ? "" : fmt::format("not data.format {}", search_.format);
+      return has_ending(path) ? "" : fmt::format("data.format is {}", search_.format);
     });
   }
 
@@ -160,10 +159,10 @@ class Choice {
     for (size_t i = 0; i < paths_.size(); ++i)
       by_split[describe_split(splits[i])].push_back(below_root(paths_[i]));
     throw UserError(
-        fmt::format("{}: {} holds several splits, and none is named {}: {}", search_.what,
+        fmt::format("{}: {} contains several splits, but none is named {}: {}", search_.what,
                     search_.place, search_.what == "data.eval" ? "validation or test" : "train",
                     list_groups(by_split)),
-        "name the files, or a pattern that matches them");
+        "list the files, or give a pattern that matches them");
   }
 
   static std::string list_groups(const std::map<std::string, std::vector<std::string>>& groups) {
@@ -182,7 +181,9 @@ class Choice {
             : fmt::format("data: the folder {} has no .txt, .jsonl, .csv, .parquet or .arrow file "
                           "(nor another supported one)",
                           search_.place),
-        others.empty() ? "" : fmt::format("left out: {}; a file that is named is read", others));
+        others.empty()
+            ? ""
+            : fmt::format("ignored: {}; a file that is listed explicitly is read", others));
   }
 
   void refuse_doubles() const {
@@ -194,9 +195,9 @@ class Choice {
     std::erase_if(by_name, [](const auto& entry) { return entry.second.size() == 1; });
     if (by_name.empty()) return;
     const std::vector<std::string>& first = by_name.begin()->second;
-    throw UserError(fmt::format("{}: {} holds the same file packed and unpacked: {}", search_.what,
-                                search_.place, some_names(first)),
-                    "remove one of them, or name the files");
+    throw UserError(fmt::format("{}: {} contains the same file compressed and uncompressed: {}",
+                                search_.what, search_.place, some_names(first)),
+                    "remove one of them, or list the files to read");
   }
 
   void refuse_formats() const {
@@ -207,9 +208,9 @@ class Choice {
     }
     if (by_format.size() == 1) return;
     throw UserError(
-        fmt::format("{}: {} holds files of several formats: {}", search_.what, search_.place,
+        fmt::format("{}: {} contains files of several formats: {}", search_.what, search_.place,
                     list_groups(by_format)),
-        "name a pattern that matches one kind, such as FOLDER/**/*.jsonl, or each of the files");
+        "give a pattern that matches one format, such as FOLDER/**/*.jsonl, or list the files");
   }
 
   const Search& search_;

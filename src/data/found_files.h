@@ -1,4 +1,4 @@
-// data/found_files.h: which of the files of a folder, or of those that a pattern matches, are rows.
+// data/found_files.h: selects the data files of a folder or of a pattern.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace weft {
 
 struct LeftOut {
   std::string path;
-  std::string reason;  // "not data", "split test", ...
+  std::string reason;  // "not a data file", "split test", ...
 };
 
 struct FoundFiles {
@@ -19,9 +19,9 @@ struct FoundFiles {
 
 struct Search {
   std::string place;        // the folder or pattern, as given
-  std::string root;         // what precedes the names that are judged, with its last slash
-  bool is_pattern = false;  // then splits are not told apart, and any ending is accepted
-  std::string_view what;    // the option: data.train takes the split train
+  std::string root;         // path prefix that the rules ignore, with a trailing slash
+  bool is_pattern = false;  // accepts files of any split and extension
+  std::string_view what;    // the option, which selects the split
   std::string_view format;  // data.format
 };
 
@@ -30,7 +30,7 @@ struct Search {
 // it is not clear which split is meant.
 FoundFiles choose_files(const Search& search, const std::vector<std::string>& paths);
 
-// One line for each reason: "README.md, LICENSE.txt and 3 more: not data".
+// One line for each reason: "README.md, LICENSE.txt and 3 more: not a data file".
 std::vector<std::string> describe_left_out(const std::vector<LeftOut>& files);
 
 }  // namespace weft

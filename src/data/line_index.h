@@ -15,7 +15,7 @@
 
 namespace weft {
 
-// What one pass over a text finds.
+// Result of one pass over a text.
 struct LineMarks {
   struct Mark {
     int64_t line;
@@ -23,7 +23,7 @@ struct LineMarks {
   };
   std::vector<Mark> marks;
   int64_t num_lines = 0;
-  int64_t num_blank = 0;  // TSV: lines of separators and blanks alone
+  int64_t num_blank = 0;  // TSV: lines of separators and blanks only
   uint64_t open_quote = UINT64_MAX;
 };
 

@@ -20,7 +20,7 @@ constexpr uint64_t kDropBytes = uint64_t{1} << 22;
 // page cache keeps them as long as the machine has memory.
 class LineRows : public RowSource {
  public:
-  // `map` and `info`: where the text is a mapped file.
+  // `map` and `info`: set where the text is a mapped file.
   LineRows(std::string_view text, RowFormat format, std::string name, const MappedFile* map,
            const FileInfo* info, size_t max_row_bytes)
       : text_(text),

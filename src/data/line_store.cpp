@@ -1,4 +1,4 @@
-// data/line_store.cpp: one file of marks with a checksum, written by whoever holds the lock.
+// data/line_store.cpp: one file of marks with a checksum, written by the lock owner.
 #include "data/line_store.h"
 
 #include <fcntl.h>
@@ -70,7 +70,7 @@ class LineStore {
     return found;
   }
 
-  // EWOULDBLOCK: another process has it.
+  // EWOULDBLOCK: another process holds the lock.
   int try_lock() const {
     if (lock_ < 0) return EBADF;
     return ::flock(lock_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
@@ -102,7 +102,7 @@ class LineStore {
   int used_, lock_ = -1;
 };
 
-// The stored marks; or null, with the lock where this process is to store them.
+// Returns the stored marks, or null. With null, this process stores the marks if it got the lock.
 std::optional<LineMarks> wait_for_marks(const LineStore& store, bool* is_locked) {
   while (true) {
     const int reason = store.try_lock();
@@ -126,7 +126,7 @@ LineMarks marks_of_file(const FileInfo& file, RowFormat format,
   try {
     store = std::make_unique<LineStore>(cache_root() / hash_hex(key), key);
     if (auto found = wait_for_marks(*store, &is_locked)) return std::move(*found);
-  } catch (const RunError&) {  // without the folder, every process scans
+  } catch (const RunError&) {  // without the folder, every process scans the text
   } catch (const UserError&) {
   }
   LineMarks found = scan();

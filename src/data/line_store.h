@@ -1,7 +1,7 @@
-// data/line_store.h: line indexes of large text files, kept beside the token caches.
+// data/line_store.h: line indexes of large text files, stored next to the token caches.
 //
-// The folder is one of a token cache whose `tokens` is empty (cache_store.h), so that it is listed,
-// counted and removed as they are. Of several processes one scans the text, and the others wait.
+// The folder has the form of a token cache with an empty `tokens` file (cache_store.h), so `weft
+// cache` lists, counts and removes it. One process scans the text, and the others wait.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace weft {
 
 inline constexpr int64_t kLeastStoredText = int64_t{8} << 20;
 
-// The marks stored for the file, or those of `scan`, which are then stored. Where the folder cannot
-// be read or written, those of `scan`.
+// Returns the stored marks of the file, or calls `scan` and stores its marks. Where the folder
+// cannot be read or written, only `scan` is used.
 LineMarks marks_of_file(const FileInfo& file, RowFormat format,
                         const std::function<LineMarks()>& scan,
                         int64_t least_bytes = kLeastStoredText);

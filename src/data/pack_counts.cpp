@@ -1,4 +1,4 @@
-// data/pack_counts.cpp: tables by block, and a small JSON file with a checksum.
+// data/pack_counts.cpp: reads row tables block by block, and stores counts in a small JSON file.
 #include "data/pack_counts.h"
 
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostCountsBytes = size_t{1} << 20;  // thousands of epochs
 
-// The file's entries: key to {rows, sequences, tokens, positions}, behind a line with their hash.
+// The file's entries: key to {rows, sequences, tokens, positions}, after a line with their hash.
 Json read_counts(const std::filesystem::path& path) {
   try {
     if (path_kind(path) == PathKind::kNothing) return {Json::Object{}};

@@ -1,5 +1,4 @@
-// data/pack_counts.h: the lengths of rows, a block at a time, and what `pack` made of them, kept
-// beside the tokens.
+// data/pack_counts.h: reads row lengths block by block, and caches how many sequences `pack` makes.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace weft {
 
-// Reads the table of a block once for all of its rows. For one thread.
+// Reads the table of a block once for all of its rows. Not thread-safe.
 class RowLengths {
  public:
   explicit RowLengths(TokenCache& cache) : cache_(cache) {}
@@ -26,8 +25,8 @@ class RowLengths {
   std::unordered_map<int64_t, std::vector<RowLength>> tables_;
 };
 
-// Counts of earlier starts, by all that they depend on besides the tokens; empty folder: none are
-// kept. A file that is damaged or cannot be written only costs the time to count again.
+// Counts stored by earlier starts. The key holds everything they depend on except the tokens. An
+// empty folder name: nothing is stored. A damaged or unwritable file only costs a recount.
 std::optional<PackSize> find_pack_size(const std::filesystem::path& folder, const std::string& key);
 void keep_pack_size(const std::filesystem::path& folder, const std::string& key,
                     const PackSize& size);

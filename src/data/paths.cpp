@@ -1,4 +1,4 @@
-// data/paths.cpp: which files a data option names.
+// data/paths.cpp: expands the entries of a data option to files.
 #include <algorithm>
 
 #include "base/error.h"
@@ -57,7 +57,7 @@ std::vector<std::string> files_below(const fs::path& folder) {
   return paths;
 }
 
-// Up to the last slash before the first wildcard.
+// The path up to the last slash before the first wildcard.
 std::string fixed_part(const std::string& pattern) {
   const size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
   return slash == std::string::npos ? "" : pattern.substr(0, slash + 1);

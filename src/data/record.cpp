@@ -71,9 +71,8 @@ bool ends_lines_with_cr(std::string_view text) {
 }
 
 void refuse_cr_lines(const std::string& name) {
-  throw UserError(
-      fmt::format("{}: its lines end in carriage returns alone, wanted line feeds", name),
-      fmt::format("rewrite it: tr '\\r' '\\n' < {} > FILE", name));
+  throw UserError(fmt::format("{}: lines end with carriage returns only, wanted line feeds", name),
+                  fmt::format("convert the file: tr '\\r' '\\n' < {} > FILE", name));
 }
 
 std::string_view without_line_end(std::string_view record) {
@@ -133,12 +132,11 @@ void RecordParser::parse(std::string_view record, const std::function<int64_t()>
   }
 }
 
-// An array of objects, as Alpaca's data are; further down a row may be one by mistake.
+// Alpaca's files are an array of objects. In later lines, an array is an error of that row only.
 void RecordParser::refuse_json_array(int64_t line) const {
   if (line != 1) return;
-  throw UserError(
-      fmt::format("{}: this file is a JSON array; one object per line is needed", name_),
-      fmt::format("jq -c '.[]' {} > rows.jsonl", name_));
+  throw UserError(fmt::format("{}: the file is a JSON array, wanted one object per line", name_),
+                  fmt::format("convert the file: jq -c '.[]' {} > rows.jsonl", name_));
 }
 
 void RecordParser::parse_json_line(const std::string& text, const std::function<int64_t()>& line,

@@ -22,9 +22,9 @@ struct RecordEnd {
 RecordEnd record_end(RowFormat format, std::string_view text, size_t at);
 // Blank lines are not records in JSON lines and CSV.
 bool is_counted(RowFormat format, std::string_view record);
-// Whether a record that is not counted is more than a blank line: TSV fields of only blanks.
+// Whether an uncounted record is more than a blank line: TSV fields with only blanks.
 bool has_blank_fields(RowFormat format, std::string_view record);
-// A text without a line feed whose lines end in carriage returns would be one row.
+// Refuses a text whose lines end with carriage returns only: the whole text would be one row.
 bool ends_lines_with_cr(std::string_view text);
 [[noreturn]] void refuse_cr_lines(const std::string& name);
 std::string_view without_line_end(std::string_view record);

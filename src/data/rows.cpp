@@ -132,8 +132,9 @@ void refuse_other_than_text(const std::string& path) {
   const std::string kind = binary_kind(head);
   if (kind.empty() && !known_format(path) && begins_with_json_object(head)) {
     throw UserError(
-        fmt::format("{}: the ending is not known, and the lines are JSON objects", path),
-        "data.format: jsonl reads them as rows; data.format: text reads them as text");
+        fmt::format("{}: the file extension is unknown, and the lines are JSON objects", path),
+        "set data.format: jsonl to read the objects as rows, or data.format: text to read plain "
+        "lines");
   }
   if (kind.empty()) return;
   throw UserError(fmt::format("{}: not a text file: {}", path, kind),
@@ -153,7 +154,7 @@ std::unique_ptr<RowSource> open_file(const std::string& path, RowFormat format,
 
 void refuse_long_row(std::string_view where, size_t max_row_bytes) {
   throw UserError(
-      fmt::format("{}: a row of more than {} bytes (data.max_row_bytes)", where, max_row_bytes),
+      fmt::format("{}: the row is longer than {} bytes (data.max_row_bytes)", where, max_row_bytes),
       "split the row, or raise data.max_row_bytes");
 }
 

@@ -61,9 +61,9 @@ class RowSource {
   // Those that a scan passes from row `begin` to before row `end`: of 10,000 files mostly one.
   virtual std::vector<FileInfo> files_of(int64_t, int64_t) const { return files(); }
   virtual std::vector<std::string> column_names() const = 0;  // of the first file
-  // TSV lines of separators and blanks alone, which are no rows.
+  // Number of TSV lines with only separators and blanks, which are not rows.
   virtual int64_t num_blank() const { return 0; }
-  // Files of the given folders and patterns that are not read.
+  // Ignored files of the given folders and patterns.
   virtual std::vector<LeftOut> left_out() const { return {}; }
 };
 
@@ -77,12 +77,12 @@ bool is_table_file(const std::string& path);  // Parquet or Arrow, by its extens
 std::string header_remark(const RowSource& rows, int64_t i, std::string_view format);
 
 // The files that `paths` (files, globs, folders, URIs, names in the Hugging Face cache) name.
-// `what`: the option, data.train or data.eval, which have a split each. UserError where one of the
+// `what`: the option, data.train or data.eval, which selects the split. UserError where one of the
 // paths matches nothing.
 FoundFiles expand_paths(const std::vector<std::string>& paths, std::string_view what,
                         std::string_view format);
 
-// A longer row is refused: by mistake a whole file is one row.
+// Longer rows are refused: they are usually a whole file by mistake.
 inline constexpr size_t kMaxRowBytes = 16'000'000;
 [[noreturn]] void refuse_long_row(std::string_view where, size_t max_row_bytes);
 

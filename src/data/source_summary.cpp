@@ -53,7 +53,7 @@ std::string describe_source(std::string_view name, const RowSource& rows, int64_
   std::string used;
   if (taken < rows.size()) used = fmt::format(", the first {} of them used", with_commas(taken));
   if (const int64_t blank = rows.num_blank(); blank > 0)
-    used += fmt::format(", {} lines of blank fields skipped", with_commas(blank));
+    used += fmt::format(", {} lines with only blank fields skipped", with_commas(blank));
   return fmt::format("{} {} file{}, {} rows{}: {}", name, with_commas(std::ssize(paths)),
                      paths.size() == 1 ? "" : "s", with_commas(rows.size()), used,
                      common_pattern(paths));

@@ -1,4 +1,4 @@
-// data/splits.cpp: keywords, and where they count.
+// data/splits.cpp: finds split keywords in paths.
 #include "data/splits.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ constexpr std::pair<std::string_view, unsigned> kSplitWords[] = {
     {"train", 1}, {"training", 1}, {"validation", 2}, {"valid", 2},      {"dev", 2},
     {"val", 2},   {"test", 4},     {"testing", 4},    {"evaluation", 4}, {"eval", 4}};
 
-// Letters beyond ASCII are letters too.
+// Non-ASCII bytes count as letters.
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80;
 }

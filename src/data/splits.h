@@ -1,8 +1,8 @@
-// data/splits.h: the split of a data set that a file belongs to, by its name, as Hugging Face's
-// `datasets` tells splits apart.
+// data/splits.h: finds the split of a file from its path, with the rules of Hugging Face's
+// `datasets`.
 //
-// A keyword counts as a word: between characters that are no letters, or at an end. Names of
-// folders count first: only where none of the files has a keyword there, the files' names count.
+// A keyword must be a whole word: letters neither precede nor follow it. Folder names take
+// precedence: file names are used only if no file has a keyword in its folder names.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace weft {
 
 inline constexpr std::string_view kSplitNames[] = {"train", "validation", "test"};
 
-// Of each path (below the data's folder), as bits by the order of kSplitNames; 0: no split is
-// named.
+// The splits that each path (below the data folder) names, as bits in the order of kSplitNames; 0:
+// none.
 std::vector<unsigned> splits_of(const std::vector<std::string>& paths);
 
 }  // namespace weft

@@ -70,7 +70,7 @@ class TableRows : public ForwardRows {
 
     const TableRows& rows_;
     std::unique_ptr<TableScan> scan_;
-    int64_t at_;  // the row that next() returns
+    int64_t at_;  // index of the row that next() returns
     std::vector<Cell> cells_;
   };
 

@@ -63,7 +63,7 @@ uint32_t checksum_of(uint64_t fields, int64_t row, const void* words, size_t cou
   return static_cast<uint32_t>(hash_bytes(words, count * sizeof(uint32_t), seed) >> 32);
 }
 
-// Packed files and tables are about four times as long when they are read.
+// Compressed files and tables are about four times as large when decoded.
 int64_t rows_per_block(const RowSource& rows) {
   int64_t bytes = 0;
   for (const FileInfo& file : rows.files())
@@ -309,7 +309,7 @@ void TokenCache::keep_bound(int64_t grown_bytes) {
       static_cast<double>(max_bytes_) / 1e9);
 }
 
-// False where it was abandoned midway: long rows take seconds.
+// Returns false where the work was cancelled midway: long rows take seconds.
 bool TokenCache::make_block(RowScan& scan, int64_t block, std::string& bytes) {
   const int64_t first = block * block_rows_, end = std::min(num_rows_, first + block_rows_);
   std::vector<RowEntry> table;

@@ -1,10 +1,10 @@
 // data/token_cache.h: the examples of all rows, built once per node by background threads.
 //
-// Rows are stored in blocks of 512, or of fewer where 512 rows of the files' average are longer
-// than 2 MiB: a thread holds one block in memory, and its tokens. Threads build the blocks in the
-// order given to start(); read() waits for the block of its row. Several processes may have the
-// same cache open: one writes, the others wait; if the writer dies, the next waiting process takes
-// over.
+// Rows are stored in blocks of 512. Blocks are smaller where 512 rows of average length exceed 2
+// MiB, because a thread holds one block of rows and its tokens in memory. Threads build the blocks
+// in the order given to start(); read() waits for the block of its row. Several processes may have
+// the same cache open: one writes, the others wait; if the writer dies, the next waiting process
+// takes over.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ struct CacheOptions {
   int64_t max_bytes = 0;  // of all caches together; 0: WEFT_CACHE_MAX, or its default
 };
 
-// Of a row in the cache.
+// Properties of a row in the cache.
 struct RowLength {
   uint32_t tokens = 0, source = 0;
   bool is_dropped = false;
@@ -64,14 +64,14 @@ class TokenCache {
   // signal asks to stop (base/stop.h) or abandon() was called. Thread-safe.
   void read(int64_t row, CachedRow& out);
   int64_t read_length(int64_t row, CachedRow& out);  // all but the ids; returns their number
-  // Of all rows of a block, with one read. Waits for the block.
+  // Lengths of all rows of a block, with one read. Waits for the block.
   std::vector<RowLength> read_lengths(int64_t block);
   // Waits for all rows; for each, whether it is kept.
   void each_kept(const std::function<void(int64_t row, bool kept)>& fn);
 
   int64_t num_rows() const { return num_rows_; }
   int64_t block_rows() const { return block_rows_; }
-  int64_t num_made() const;   // rows that exist
+  int64_t num_made() const;   // number of rows tokenized so far
   bool is_in_memory() const;  // no file holds it
   const std::filesystem::path& folder() const { return file_.folder(); }
   int num_threads() const { return num_threads_; }

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostSpans = 128;  // of a block; then it is split
+constexpr size_t kMostSpans = 128;  // per block; a larger block is split
 
 uint64_t times_of(const PlacedSpan& s, int num_nodes) {
   const auto bit = [&](int node) { return static_cast<int>(int64_t{64} * node / num_nodes); };
@@ -38,7 +38,7 @@ int64_t LowestGap::next_free(const Row& row, const PlacedSpan& s, int64_t at, Cu
     ++num_visits_;
     if ((b.times & times) == 0) continue;
     if (cursor->span == 0) {
-      if (b.begin >= at + s.bytes) return at;  // so is everything after it
+      if (b.begin >= at + s.bytes) return at;  // all later blocks begin even higher
       if (b.is_alive(s) && b.largest_gap < s.bytes) {
         at = std::max(at, b.end);
         continue;

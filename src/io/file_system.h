@@ -14,9 +14,9 @@ namespace weft {
 struct FileInfo {
   std::string path;  // as it can be opened
   int64_t size = 0;
-  int64_t time_ns = 0;  // of the last change of its content; 0: not known
-  // Of a local file, which they tell from another of the same name, size and time. A file that was
-  // restored has others, so they are not compared.
+  int64_t time_ns = 0;  // of the last change of the content; 0: unknown
+  // Identify a local file among files of the same name, size and time. They are not compared on a
+  // resume, because a restored file has other values.
   uint64_t inode = 0;
   int64_t status_time_ns = 0;  // ctime: cannot be set
   bool operator==(const FileInfo& o) const {

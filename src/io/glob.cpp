@@ -1,4 +1,4 @@
-// io/glob.cpp: glob(3), and a walk of the folders where the pattern has a **.
+// io/glob.cpp: glob(3), or a recursive walk where the pattern has a **.
 #include "io/glob.h"
 
 #include <fnmatch.h>
@@ -40,7 +40,7 @@ bool parts_match(const PathParts& pattern, size_t p, const PathParts& path, size
          parts_match(pattern, p + 1, path, at + 1);
 }
 
-// The folders on the way to the current one end a loop of links.
+// The folders above the current one, to detect loops of symbolic links.
 class FolderWalk {
  public:
   explicit FolderWalk(std::vector<std::string>* files) : files_(files) {}

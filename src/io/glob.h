@@ -7,11 +7,11 @@
 
 namespace weft {
 
-// *, ? and [] match within one part of the path and not a leading period; a part that is ** matches
-// any number of folders, also none, but no hidden ones.
+// *, ? and [] match within one path component, and do not match a leading period. A component **
+// matches zero or more folders that are not hidden.
 bool glob_matches(std::string_view pattern, std::string_view path);
 
-// The plain files that match, sorted by name. Folders that are links are followed.
+// The regular files that match, sorted by name. Symbolic links to folders are followed.
 std::vector<std::string> glob_files(const std::string& pattern);
 
 }  // namespace weft

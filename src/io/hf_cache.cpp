@@ -122,8 +122,8 @@ bool is_hf_dataset(std::string_view path) { return path.starts_with(kDatasets); 
 
 namespace {
 
-// The data sets of the hub's first years whose names had no organisation, of those that people
-// train on. They have moved into organisations.
+// Common training data sets from the hub's early years, whose names had no organisation. The hub
+// has since moved them into organisations.
 constexpr std::string_view kNamesWithoutOrg[] = {
     "ag_news",       "bookcorpus",  "c4",       "cifar10",    "cnn_dailymail",
     "fashion_mnist", "glue",        "gsm8k",    "imdb",       "lambada",
@@ -133,10 +133,10 @@ constexpr std::string_view kNamesWithoutOrg[] = {
 
 struct AskedDataset {
   HubName hub;
-  std::string file;  // a path or pattern in the data set; empty: all of it
+  std::string file;  // a path or pattern in the data set; empty: all files
 };
 
-// ORG/NAME/FILE and NAME/FILE look alike: a name without an organisation is followed by a file, or
+// ORG/NAME/FILE and NAME/FILE look alike. A name has no organisation if a file follows it, or if it
 // is one of the old names.
 AskedDataset guess_dataset(const std::string& uri, const std::string& rest) {
   const auto part_end = [&rest](size_t from) {
@@ -155,7 +155,7 @@ AskedDataset guess_dataset(const std::string& uri, const std::string& rest) {
   return {*hub, below(second)};
 }
 
-// ORG/NAME of the cache where NAME was asked for; empty: none.
+// The cached ORG/NAME for a requested NAME; empty: none.
 std::string cached_with_org(const fs::path& cache, const std::string& name) {
   constexpr std::string_view kPrefix = "datasets--";
   for (const std::string& folder : folder_names(cache)) {
@@ -169,7 +169,7 @@ std::string cached_with_org(const fs::path& cache, const std::string& name) {
 std::string way_to_fetch(const AskedDataset& asked, const fs::path& cache) {
   if (const size_t slash = asked.hub.name.find('/'); slash == std::string::npos) {
     if (const std::string name = cached_with_org(cache, asked.hub.name); !name.empty())
-      return fmt::format("the cache has {0}: write {1}{0}{2}{3}", name, kDatasets,
+      return fmt::format("the cache has {0}: use {1}{0}{2}{3}", name, kDatasets,
                          asked.file.empty() ? "" : "/", asked.file);
   }
   std::string command = "hf download --repo-type dataset " + asked.hub.name;
@@ -185,8 +185,8 @@ std::string way_to_fetch(const AskedDataset& asked, const fs::path& cache) {
 
 }  // namespace
 
-// hf://datasets/[ORG/]NAME[@revision][/FILE]. What is in the cache decides whether the first part
-// is an organisation.
+// hf://datasets/[ORG/]NAME[@revision][/FILE]. The content of the cache decides whether the
+// first component is an organisation.
 std::string resolve_hf_dataset(const std::string& uri) {
   const std::string rest = uri.substr(kDatasets.size());
   require(!rest.empty(), "{}: wanted {}[ORG/]NAME[/FILE]", uri, kDatasets);
@@ -200,7 +200,8 @@ std::string resolve_hf_dataset(const std::string& uri) {
     const auto snapshot = find_snapshot(cache, *hub, "datasets");
     if (!snapshot) continue;
     const std::string path = end < rest.size() ? rest.substr(end + 1) : "";
-    require(path.find("..") == std::string::npos, "{}: '..' leaves the dataset", uri);
+    require(path.find("..") == std::string::npos, "{}: '..' is not allowed in a path of a dataset",
+            uri);
     return (path.empty() ? *snapshot : *snapshot / path).string();
   }
   throw UserError(fmt::format("{} is not in the Hugging Face cache {}", uri, cache.string()),

@@ -23,7 +23,7 @@ bool plain_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-// A link that leads to itself is the user's to repair.
+// Only the user can repair a link that leads back to itself.
 bool is_there(const fs::path& path) {
   std::error_code bad;
   const bool found = fs::exists(path, bad);
@@ -31,7 +31,7 @@ bool is_there(const fs::path& path) {
     throw UserError(fmt::format("{} is a symbolic link that leads back to itself", path.string()),
                     "remove the link, and copy or link the file itself");
   }
-  if (bad) throw_refused("look at", path, bad.value());
+  if (bad) throw_refused("access", path, bad.value());
   return found;
 }
 

@@ -45,7 +45,7 @@ bool is_no_parameter(const std::string& name, const FamilyTraits& traits) {
          std::any_of(traits.stray_ends.begin(), traits.stray_ends.end(), ends);
 }
 
-// The bias of a weight that the model has was learned with it: without it the model is another one.
+// A bias that was trained with a weight of the model must not be dropped: the outputs would differ.
 void refuse_undeclared_bias(const std::string& name, const std::set<std::string>& known,
                             const FamilyTraits& traits, const std::filesystem::path& path) {
   constexpr std::string_view kBias = ".bias";
@@ -55,9 +55,8 @@ void refuse_undeclared_bias(const std::string& name, const std::set<std::string>
   throw UserError(
       fmt::format("{} has a tensor \"{}\", but config.json defines \"{}\" without a bias",
                   path.string(), name, weight),
-      "set what config.json lacks (attention_bias or mlp_bias: true), or remove the tensors if "
-      "they "
-      "are not part of the model");
+      "set attention_bias or mlp_bias to true in config.json, or remove the tensors if they are "
+      "not part of the model");
 }
 
 }  // namespace

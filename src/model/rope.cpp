@@ -66,7 +66,7 @@ RopeConfig read_rope(const Json& config, int64_t max_position_embeddings) {
   if (rope.type != "llama3") return rope;
   rope.low_freq_factor = required_above_zero(fields, "low_freq_factor", rope.type);
   rope.high_freq_factor = required_above_zero(fields, "high_freq_factor", rope.type);
-  // transformers 5 prefers the field next to max_position_embeddings, as Phi-3's files have it.
+  // Like transformers 5, prefers the field next to max_position_embeddings (as in Phi-3's files).
   constexpr const char* kOriginal = "original_max_position_embeddings";
   rope.original_max_position_embeddings =
       above_zero_or(is_given(config, kOriginal) ? config : fields, kOriginal,

@@ -19,8 +19,8 @@ const std::string& text_at(const Json& message, const char* key, std::string_vie
   return value->as_string();
 }
 
-// Keys of conversations that no known template writes. In a table a message that lacks such a key
-// has it as null.
+// Message keys that no known template writes. In a table, a message without such a key has a null
+// value for the key.
 void refuse_unwritten(const Json& message, std::string_view where) {
   constexpr const char* kUnwritten[] = {
       "name",      "tool_calls", "function_call", "tools", "tool_call_id", "reasoning_content",
@@ -31,13 +31,14 @@ void refuse_unwritten(const Json& message, std::string_view where) {
     if (value->is_array() && value->as_array().empty()) continue;
     if (value->is_string() && value->as_string().empty()) continue;
     throw UserError(
-        fmt::format("{}: a message has \"{}\", which the supported chat templates do not write",
-                    where, key),
+        fmt::format(
+            "{}: a message has the key \"{}\", which the supported chat templates do not write",
+            where, key),
         "remove the key from the rows, or write its value into \"content\"");
   }
 }
 
-// Whether a turn is learned: the assistant's, but for "weight": 0.
+// Whether a turn is learned: assistant turns are, unless they have "weight": 0.
 bool is_learned(const Json& message, const std::string& role, std::string_view where) {
   const bool is_assistant = role == "assistant";
   const Json* weight = message.find("weight");
@@ -45,7 +46,7 @@ bool is_learned(const Json& message, const std::string& role, std::string_view w
   const bool is_zero = *weight == Json(0) || *weight == Json(0.0);
   const bool is_one = *weight == Json(1) || *weight == Json(1.0);
   require(is_zero || (is_one && is_assistant),
-          "{}: \"weight\" of a turn of {} is {}, wanted 0 or 1, and 1 only for the assistant's",
+          "{}: \"weight\" of a turn of role {} is {}, wanted 0, or 1 in a turn of the assistant",
           where, role, weight->dump());
   return is_one;
 }

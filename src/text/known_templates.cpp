@@ -1,4 +1,4 @@
-// text/known_templates.cpp: where a folder keeps its chat template, and which texts are known.
+// text/known_templates.cpp: finds the chat template of a folder, and lists the known templates.
 //
 // tests/interop/chat_interop.py compares each of them with transformers' apply_chat_template.
 #include "text/known_templates.h"
@@ -26,7 +26,7 @@ constexpr std::string_view kHelpful = "You are a helpful assistant.";
 constexpr std::string_view kQwen =
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
-// A line end inside of the template's strings is written as \n or as itself: two texts.
+// Two texts: a line break in the template's strings is either escaped as \n or literal.
 constexpr KnownTemplate kKnownTemplates[] = {
     {"17762d2e5131cb2a950db7dd5700c50095547773d3302b52baebe9ae32257a55", "ChatML", ""},
     {"153280e3ff55d19da1398bdb3914ee2a51b80429bfaedde11d7d216c39db80f3", "TRL's ChatML", ""},
@@ -42,7 +42,7 @@ struct FoundTemplate {
   std::string file, text;
 };
 
-// Several templates are a list of {name, template}; without tools transformers uses "default".
+// A list of {name, template} objects; transformers uses "default" for rows without tools.
 std::string text_of(const Json& json, const std::string& file) {
   if (json.is_string()) return json.as_string();
   require(json.is_array(), "{}: chat_template: wanted text or a list of templates, got {}", file,
@@ -51,11 +51,12 @@ std::string text_of(const Json& json, const std::string& file) {
     const Json *name = entry.find("name"), *text = entry.find("template");
     if (name && *name == Json("default") && text && text->is_string()) return text->as_string();
   }
-  throw UserError(fmt::format("{}: chat_template: a list without a template named default", file),
-                  "name the template that is used for conversations without tools default");
+  throw UserError(
+      fmt::format("{}: chat_template: the list has no template named \"default\"", file),
+      "rename the template for conversations without tools to \"default\"");
 }
 
-// chat_template.json is what processors of models with images read.
+// Processors of image models read chat_template.json.
 std::optional<FoundTemplate> find_template(const Files& files) {
   if (const auto file = files.find(kTemplateFile); file != files.end())
     return FoundTemplate{kTemplateFile, file->second};
@@ -70,7 +71,7 @@ std::optional<FoundTemplate> find_template(const Files& files) {
 }
 
 std::string hash_of_template(std::string_view text) {
-  if (text.ends_with('\n')) text.remove_suffix(1);  // which Jinja ignores
+  if (text.ends_with('\n')) text.remove_suffix(1);  // Jinja ignores a final line break
   std::string hex;
   for (const uint8_t byte : sha256(text)) hex += fmt::format("{:02x}", byte);
   return hex;

@@ -1,8 +1,8 @@
-// text/known_templates.h: the chat templates that are reproduced exactly, by the hash of their
-// text.
+// text/known_templates.h: the chat templates that are reproduced exactly, identified by the hash of
+// their text.
 //
-// There is no interpreter of templates: a template is either one of these, or refused. All of them
-// write ChatML; they differ in the system turn that some put before a conversation without one.
+// There is no template interpreter: a template that is not in this list is refused. All of them
+// write ChatML. Some insert a default system turn before a conversation without a system turn.
 #pragma once
 
 #include <map>
@@ -12,17 +12,17 @@
 namespace weft {
 
 struct KnownTemplate {
-  std::string_view sha256;  // of the text without a line end at its end, in hexadecimal
+  std::string_view sha256;  // of the text without its final line break, in hexadecimal
   std::string_view name;
   std::string_view
       default_system;  // written where the first turn is not a system turn; empty: none
 };
 
-// What a folder without a template gets: plain ChatML, as a text for transformers.
+// The template for a folder that has none: plain ChatML, as text for transformers.
 extern const std::string_view kPlainChatMl;
 constexpr const char* kTemplateFile = "chat_template.jinja";
 
-// The template that transformers would use with these tokenizer files. None at all: kPlainChatMl.
+// The template that transformers would use with these tokenizer files; kPlainChatMl if none.
 // UserError naming the file where the template is not a known one.
 const KnownTemplate& find_known_template(const std::map<std::string, std::string>& files);
 bool has_chat_template(const std::map<std::string, std::string>& files);

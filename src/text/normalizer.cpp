@@ -23,11 +23,11 @@ std::optional<std::string> Normalizer::apply(std::string_view text, size_t most)
     if (held->size() <= most) continue;
     constexpr size_t kShown = 60;
     throw UserError(
-        fmt::format("the tokenizer's normalizer \"{}{}\" multiplies the text: more than "
-                    "{} bytes from {}",
+        fmt::format("the tokenizer's normalizer \"{}{}\" expands the text too much: more "
+                    "than {} bytes from {}",
                     step.name.substr(0, kShown), step.name.size() > kShown ? "..." : "", most,
                     text.size()),
-        "a real normalizer makes few bytes of each; was tokenizer.json damaged?");
+        "a usual normalizer writes only a few bytes per byte: check tokenizer.json for damage");
   }
   return held;
 }

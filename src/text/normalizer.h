@@ -12,8 +12,8 @@ namespace weft {
 
 class Normalizer {
  public:
-  // A step returns the new text, or none where it is unchanged. One that may multiply its text
-  // stops once the result is longer than `most`.
+  // A step returns the new text, or none where the text is unchanged. A step that may expand the
+  // text stops once the result is longer than `most`.
   using Step = std::function<std::optional<std::string>(std::string_view)>;
   using BoundedStep = std::function<std::optional<std::string>(std::string_view, size_t most)>;
   void add(std::string name, Step step);
@@ -25,7 +25,7 @@ class Normalizer {
   // None where the text is unchanged. UserError naming the step whose result is longer than `most`
   // bytes.
   std::optional<std::string> apply(std::string_view text, size_t most) const;
-  // What a text may become at most: far more than any real normalizer makes of it.
+  // Maximum length of a normalized text, far above what usual normalizers produce.
   static size_t most_bytes(size_t text_bytes) { return (size_t{1} << 20) + 16 * text_bytes; }
   std::string describe() const;  // "NFC, Lowercase"; empty: none
 

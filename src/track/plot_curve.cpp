@@ -1,4 +1,4 @@
-// track/plot_curve.cpp: the points of a run, as few as a picture shows, and their smoothing.
+// track/plot_curve.cpp: reads, reduces and smooths the points of a run's curves.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -18,8 +18,8 @@ struct LineNumbers {
   std::optional<double> step, loss, eval;
 };
 
-// Reads lines of the form that MetricsWriter writes: one object of numbers and nulls, keys without
-// escapes. 0.2 us per line, where parse_json needs several. False: some other form.
+// Reads lines in the form of MetricsWriter: one object of numbers and nulls, with keys without
+// escapes. A line takes 0.2 us; parse_json needs several. read() returns false for any other form.
 class FlatLine {
  public:
   explicit FlatLine(std::string_view text) : text_(text) {}
@@ -96,7 +96,7 @@ LineNumbers read_line(std::string_view text, const std::filesystem::path& path) 
   return {step->as_number(), number_at(line, "loss"), number_at(line, "eval_loss")};
 }
 
-// One point for each group of neighbours: their mean, of the logarithms on a log axis.
+// One point for each group of neighbours: their mean, or the mean of logarithms on a log axis.
 std::vector<CurvePoint> average_groups(const std::vector<CurvePoint>& points, bool is_log) {
   if (points.size() <= kMostPoints) return points;
   std::vector<CurvePoint> out;
@@ -121,7 +121,7 @@ LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::strin
   curve.title = title;
   std::ifstream file(metrics, std::ios::binary);
   if (!file) throw RunError(fmt::format("cannot read {}", metrics.string()));
-  // A last line without an end was torn: its process died while writing.
+  // An unterminated last line is incomplete: its process died while writing.
   for (std::string line; std::getline(file, line) && !file.eof();) {
     const LineNumbers numbers = read_line(line, metrics);
     if (!numbers.step) continue;

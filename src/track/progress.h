@@ -20,7 +20,7 @@ std::string format_count(double count);       // "12,345"
 
 class Progress {
  public:
-  // total_steps: 0 where unknown. log_every: plain lines every so many steps; 0: no lines of steps.
+  // total_steps: 0 where unknown. log_every: steps between plain lines; 0: no lines.
   Progress(ProgressStyle style, int64_t total_steps, int64_t log_every, int fd = 2);
   ~Progress();  // leaves the terminal on a fresh line
 

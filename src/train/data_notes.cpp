@@ -25,11 +25,11 @@ void DataNotes::name_rows(const DataCounters& counters, RunRecord& record) {
 void report_sources(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows) {
   log_info("data: {}", describe_source("train", rows, rows_taken(data, rows.size())));
   for (const std::string& line : describe_left_out(rows.left_out()))
-    log_info("data: left out of data.train: {}", line);
+    log_info("data: ignored in data.train: {}", line);
   if (!eval_rows || data.eval.empty()) return;
   log_info("data: {}", describe_source("eval", *eval_rows, rows_taken(data, eval_rows->size())));
   for (const std::string& line : describe_left_out(eval_rows->left_out()))
-    log_info("data: left out of data.eval: {}", line);
+    log_info("data: ignored in data.eval: {}", line);
 }
 
 Json sources_to_json(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows) {

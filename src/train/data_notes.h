@@ -21,9 +21,9 @@ class DataNotes {
   bool has_untargeted_ = false;
 };
 
-// Logs which files are read, how many rows they hold, and what was left out of the folders.
+// Logs which files are read, how many rows they hold, and which files of the folders are ignored.
 void report_sources(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows);
-// The same for the event `started`: {"train": {...}, "eval": {...}}.
+// The fields of the event `started`: {"train": {...}, "eval": {...}}.
 Json sources_to_json(const DataConfig& data, const RowSource& rows, const RowSource* eval_rows);
 
 // Logs what happened to all ranks' rows, where there is something to report.

@@ -194,7 +194,7 @@ Json EvalReport::to_json() const {
 
 namespace {
 
-// final/ has no state; the checkpoints beside it are of the same run.
+// final/ has no state; the checkpoints next to final/ belong to the same run.
 bool was_split_by_row(const LogicalModel& source) {
   if (source.kind == LogicalModel::Kind::kCheckpoint)
     return splits_by_row(CheckpointReader(source.path).state());

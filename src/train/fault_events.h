@@ -56,7 +56,7 @@ class EarlyEvents {
 void report_node_loss(const std::filesystem::path& dir, int first_rank, int num_ranks,
                       const std::string& text, const std::string& time = "");
 
-// A signal has ended the run at once; its process may still write.
+// Records that a signal ended the run immediately; the process may still be writing.
 void report_cut_off(const std::filesystem::path& dir, const std::string& text);
 
 // The death of a rank that the run survives; no rank writes meanwhile, unless a time is given.

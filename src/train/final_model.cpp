@@ -89,7 +89,7 @@ std::map<std::string, std::string> side_files(const Session& session) {
   if (const auto generation = saved_generation_config(session))
     files["generation_config.json"] = *generation;
   for (auto& [name, bytes] : session.tokenizer->files()) files[name] = bytes;
-  // Serving then uses the template of training.
+  // Serving then uses the same template as training.
   if (!session.config.data.messages.empty() && !has_chat_template(session.tokenizer->files()))
     files[kTemplateFile] = kPlainChatMl;
   files["config.json"] = saved_config(session).dump(2, Json::Digits::kShortest) + "\n";

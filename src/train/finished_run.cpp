@@ -83,9 +83,9 @@ bool report_if_finished(const RunFile& file, const TrainOptions& options) {
   if (!history.finished_step) return false;
   const int64_t step = *history.finished_step;
   if (step_of(find_sound_checkpoint(dir)) > step) return false;
-  // It is named below, or offered to continue from: nothing that would be found damaged then.
+  // The message below suggests resuming from this checkpoint, so every byte is verified first.
   const CheckpointSearch found = find_sound_checkpoint(dir, {}, CheckDepth::kEveryByte);
-  if (step == 0 && !found.sound) return false;  // initial weights: the run starts again
+  if (step == 0 && !found.sound) return false;  // only initial weights: the run starts again
   if (!is_past_end(file.config().train, history, found)) return false;
   warn_of_damaged(found);
   if (found.sound && step_of(found) < step)

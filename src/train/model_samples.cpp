@@ -1,4 +1,4 @@
-// train/model_samples.cpp: small files by their bytes, weights by samples or whole.
+// train/model_samples.cpp: hashes small files whole, and weights by samples or whole.
 #include "train/model_samples.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr FileSampling kWeights = {64, std::numeric_limits<size_t>::max()};
 constexpr size_t kMostCommittedBytes = size_t{64} << 20;
 
-// Another program's checkpoint is a folder.
+// A checkpoint of another program is a folder.
 std::vector<FileInfo> files_of_weights(const Session& session) {
   std::vector<FileInfo> infos;
   if (session.config.model.init == "random") return infos;

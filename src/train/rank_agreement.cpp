@@ -51,7 +51,7 @@ std::pair<std::string, std::string> first_line_apart(const std::string& a, const
   }
 }
 
-// "rank 2", with its node where there are several. Collective, and equal on all ranks.
+// "rank 2", with its node if there are several. Collective; all ranks get the same text.
 std::string full_name(Ranks& ranks, const RankHost& mine, int rank) {
   const std::vector<int> firsts = gather(ranks, mine.first_rank);
   const std::string host = share_text(ranks, mine.name, rank);
@@ -61,13 +61,13 @@ std::string full_name(Ranks& ranks, const RankHost& mine, int rank) {
   return fmt::format("rank {} on node {} ({})", rank, std::distance(nodes.begin(), node), host);
 }
 
-// Texts of rank 0 and another one. Collective.
+// Texts of rank 0 and of rank `other`. Collective.
 std::pair<std::string, std::string> share_both(Ranks& ranks, const std::string& mine, int other) {
-  std::string first = share_text(ranks, mine);  // one after the other, on all ranks alike
+  std::string first = share_text(ranks, mine);  // in the same order on all ranks
   return {std::move(first), share_text(ranks, mine, other)};
 }
 
-constexpr const char* kModelFile = "model file (name, size, hash of it or of a sample)";
+constexpr const char* kModelFile = "model file (name, size, hash of the file or of a sample)";
 
 template <typename T>
 uint64_t hash_of(const std::vector<T>& values) {
@@ -156,8 +156,8 @@ void agree_on_inputs(Ranks& ranks, const RankInputs& mine) {
   add_line("data file (name, size, hash of a sample)", mine.data);
   const std::string rank_0 = full_name(ranks, mine.host, 0);
   throw UserError(
-      fmt::format("{} does not compute the same as {}: {}", full_name(ranks, mine.host, other),
-                  rank_0, fmt::join(found, "; ")),
+      fmt::format("{} does not match {}: {}", full_name(ranks, mine.host, other), rank_0,
+                  fmt::join(found, "; ")),
       "all ranks need the same program, run file, model files, data files and kind of processor; "
       "WEFT_CPU_LEVEL sets the kernels");
 }
@@ -172,11 +172,11 @@ void agree_on_files(Ranks& ranks, const RankHost& host, const std::string& what,
   const auto [text_0, text_other] = share_both(ranks, mine, other);
   const auto [a, b] = first_line_apart(text_0, text_other);
   const std::string rank_0 = full_name(ranks, host, 0);
-  throw UserError(fmt::format("{} does not read the same as {}: {}: \"{}\" on rank 0, \"{}\" on "
+  throw UserError(fmt::format("{} reads a different file than {}: {}: \"{}\" on rank 0, \"{}\" on "
                               "rank {}",
                               full_name(ranks, host, other), rank_0, what, a, b, other),
-                  "every node needs the same files under that path: copy the folder of one node to "
-                  "the others, or let them share it");
+                  "every node needs the same files under that path: copy the folder from one node "
+                  "to the others, or share it");
 }
 
 bool has_several_hosts(Ranks& ranks, const RankHost& host) {

@@ -41,11 +41,11 @@ struct RankInputs {
   std::string model = {};  // describe_model_files()
   RankHost host = {};
 };
-// UserError naming a rank whose inputs differ from rank 0's, its node where there are several, and
-// what both of them have.
+// Throws UserError if a rank's inputs differ from rank 0's. The message names the rank, its node
+// (if there are several) and the inputs of both.
 void agree_on_inputs(Ranks& ranks, const RankInputs& mine);
 
-// The same for files of one kind, `what`, a line for each. Ranks without a text are not compared.
+// As agree_on_inputs(), for files of one kind `what`, one line each. Empty texts are not compared.
 void agree_on_files(Ranks& ranks, const RankHost& host, const std::string& what,
                     const std::string& mine);
 

@@ -86,7 +86,7 @@ class Trainer {
   StreamOptions share(StreamOptions options) const;
   void load_state();
 
-  // UserError where a node has other files than those from which the others start.
+  // Throws UserError if the start files of a node differ from those of the others.
   void compare_start_files();
 
   // Each rank reads its slices, and checks what it reads. "", or what is damaged.

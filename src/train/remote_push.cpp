@@ -1,7 +1,7 @@
-// train/remote_push.cpp: what the mirror has and the store does not is put there, its last file
-// last.
+// train/remote_push.cpp: uploads what the store lacks; the last file of a folder is uploaded last.
 //
-// A folder replaces others in the store: it is verified before. What is damaged here stays here.
+// A folder is verified before its upload, because it replaces others in the store. A damaged folder
+// is not uploaded.
 #include <algorithm>
 
 #include "base/error.h"
@@ -23,8 +23,8 @@ std::string file_fingerprint(const fs::path& path) {
   return fmt::format("{} {}", size, fs::last_write_time(path, unknown).time_since_epoch().count());
 }
 
-// Why a folder may not be uploaded; "": every byte is as it was written. final/ has no checksums:
-// only its files' sizes are checked.
+// Why a folder must not be uploaded; "": the folder is sound. final/ has no checksums, so only the
+// sizes of its files are checked.
 std::string damage_of(const fs::path& folder, bool has_checksums) {
   try {
     if (has_checksums) CheckpointReader(folder).verify();
@@ -32,7 +32,7 @@ std::string damage_of(const fs::path& folder, bool has_checksums) {
       if (!has_checksums && file.ends_with(".safetensors")) SafetensorsFile(folder / file);
     }
     return "";
-  } catch (const UserError& e) {  // damaged, or in another weft's format
+  } catch (const UserError& e) {  // damaged, or in the format of another version
     return e.what();
   }
 }
@@ -47,7 +47,7 @@ std::vector<std::string> RemoteRun::sound_of(const std::vector<std::string>& nam
     if (last.fingerprint != fingerprint) {
       last = {fingerprint, damage_of(mirror_ / name, name != "final")};
       if (!last.damage.empty())
-        log_warning("{} is damaged and is not uploaded; {} keeps what it has: {}",
+        log_warning("{} is damaged and was not uploaded; {} keeps its own version: {}",
                     (mirror_ / name).string(), address(), last.damage);
     }
     if (last.damage.empty()) sound.push_back(name);
@@ -88,8 +88,8 @@ void RemoteRun::push_all(int64_t keep) {
   prune(keep);
 }
 
-// events.jsonl names checkpoints and final/: a start elsewhere must find what it names, except what
-// is damaged here.
+// A start on another machine must find the folders that events.jsonl names, except damaged ones. So
+// events.jsonl is uploaded after them.
 void RemoteRun::push_records(ObjectStore& store, Events events) {
   const std::vector<std::string> left =
       events == Events::kWhereAllIsSent ? unsent() : std::vector<std::string>{};

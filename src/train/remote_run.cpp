@@ -135,9 +135,9 @@ void RemoteRun::finish(int64_t keep) {
   try {
     push(keep);
     const std::vector<std::string> left = unsent();
-    if (left.empty()) log_info("all of it is in {}", address());
+    if (left.empty()) log_info("all files are in {}", address());
     for (const std::string& name : left)
-      log_warning("{} does not have {}, which is damaged here", address(), name);
+      log_warning("{} has no copy of {}, which is damaged on this machine", address(), name);
   } catch (const Error& e) {
     throw RunError(
         fmt::format("{}\n  what {} lacks is in {}", e.what(), address(), mirror_.string()),

@@ -93,9 +93,10 @@ class RemoteRun {
   bool is_same_there(const StoreListing& listing, const std::string& name);
   void fetch(const StoredFolder& folder, const std::string& as);
   // remote_push.cpp
-  std::vector<std::string> unsent() const;                                   // folders
-  std::vector<std::string> sound_of(const std::vector<std::string>& names);  // logs the others
-  bool is_damaged(const std::string& name) const;  // as it was found, and unchanged since
+  std::vector<std::string> unsent() const;  // names of folders
+  // Returns the sound folders of `names`; logs the damaged ones.
+  std::vector<std::string> sound_of(const std::vector<std::string>& names);
+  bool is_damaged(const std::string& name) const;  // found damaged, and unchanged since
   void push_all(int64_t keep);
   enum class Events { kWhereAllIsSent, kNot };  // the first only where nobody else pushes
   void push_records(ObjectStore& store, Events events);
@@ -124,9 +125,9 @@ class RemoteRun {
   std::set<std::string> names_at_start_;    // checkpoint_names() after the pull
   std::map<std::string, std::string> put_;  // records in the store: size and time of the file here
   struct Checked {
-    std::string fingerprint, damage;  // damage empty: every byte is as it was written
+    std::string fingerprint, damage;  // damage is empty where the folder is sound
   };
-  std::map<std::string, Checked> checked_;  // folders here, before they were uploaded
+  std::map<std::string, Checked> checked_;  // local folders that were verified for upload
 
   std::mutex records_mutex_, mutex_;
   std::condition_variable changed_;

@@ -62,7 +62,7 @@ void report_start(const StartReport& r, Engine& engine, Ranks& ranks, RunRecord&
   if (!c.data.messages.empty() && !has_chat_template(r.session.tokenizer->files()))
     log_info(
         "data.messages: the model has no chat template; rows are written as plain ChatML, and "
-        "final/ ships that template as {}",
+        "final/ includes that template as {}",
         kTemplateFile);
   if (r.pack_size) log_info("data: {}", describe_pack(*r.pack_size));
 }

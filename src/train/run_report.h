@@ -24,7 +24,7 @@ struct StartReport {
   std::optional<PackSize> pack_size;  // of the first epoch, where it was counted
   const RowSource& rows;
   const RowSource* eval_rows;  // null: none
-  int64_t generation = 0;      // of ranks, since the command started
+  int64_t generation = 0;      // of the ranks, counted since the command started
 };
 // The event `started`, the run file, and warnings about it. Collective.
 void report_start(const StartReport& report, Engine& engine, Ranks& ranks, RunRecord& record);

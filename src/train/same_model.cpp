@@ -80,8 +80,8 @@ void check_same_tokenizer(const std::filesystem::path& checkpoint, const Session
   for (const auto& [name, bytes] : session.tokenizer->files()) {
     const std::filesystem::path kept = checkpoint / name;
     if (!std::filesystem::exists(kept) || read_file(kept, kMostTokenizerBytes) == bytes) continue;
-    throw UserError(fmt::format("the tokenizer's {} differs from that of {}", name, kept.string()),
-                    fmt::format("undo the change (the run's own file is {}); or train the "
+    throw UserError(fmt::format("the tokenizer file {} differs from {}", name, kept.string()),
+                    fmt::format("undo the change (the file of the run is {}); or train the "
                                 "checkpoint's weights in a new run: weft export {} DIR, then --set "
                                 "model.path=DIR --set model.init=pretrained",
                                 kept.string(), checkpoint.string()));

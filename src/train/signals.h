@@ -45,11 +45,12 @@ class StopSignals {
   void hand_over() const;
   int received() const;  // 0: none; since hold()
 
-  // From here on the second SIGINT or SIGTERM of a process's own signals posts this instead of
-  // ending the process: whoever waits for it records the end, and ends the process. One more, but
-  // for an echo, ends it in any case. Null: none.
+  // After this call, a second SIGINT or SIGTERM posts `waiter` instead of ending the process. The
+  // waiting thread records the end, and ends the process. A third signal ends the process in any
+  // case, unless it is an echo of the second. Null: no waiter.
   static void record_second_by(sem_t* waiter);
-  [[noreturn]] static void end_recorded();  // for that waiter: with the exit code of a second one
+  // Called by the waiting thread: ends the process with the exit code of a second signal.
+  [[noreturn]] static void end_recorded();
 
  private:
   const ShmWorld* world_;

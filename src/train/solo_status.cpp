@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-// False after a second without a post.
+// Returns false on a timeout of one second.
 bool wait_a_second(sem_t* woken) {
   timespec end{};
   ::clock_gettime(CLOCK_MONOTONIC, &end);
@@ -61,7 +61,7 @@ void SoloStatus::work() {
   }
 }
 
-// The main thread goes on meanwhile: events.jsonl is appended to, and its lock is not taken.
+// The main thread keeps running, so events.jsonl is appended to without taking the lock.
 void SoloStatus::end_by_signal() {
   if (last_event_time(dir_) != before_) report_cut_off(dir_, kCutOffWords);
   file_.write(status());

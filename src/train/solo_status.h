@@ -14,8 +14,8 @@
 
 namespace weft {
 
-// A thread that reads the heartbeat once per second, and records an end by a second signal: what a
-// handler could not do.
+// A thread that reads the heartbeat once per second. It also records the end by a second signal,
+// because a signal handler cannot.
 class SoloStatus {
  public:
   SoloStatus(std::filesystem::path dir, std::optional<int64_t> planned_bytes);
@@ -34,10 +34,10 @@ class SoloStatus {
 
   Heartbeat heartbeat_{};
   const std::filesystem::path dir_;
-  const std::optional<std::filesystem::file_time_type> before_;  // of the last event
+  const std::optional<std::filesystem::file_time_type> before_;  // time of the last event
   StatusFile file_;
   std::atomic<bool> is_ending_ = false;
-  sem_t woken_;  // by stop(), or by a second signal
+  sem_t woken_;  // posted by stop() or a second signal
   std::thread thread_;
 };
 

@@ -56,7 +56,7 @@ bool is_own_step(const RunStart& start, int64_t step) {
 
 }  // namespace
 
-// Earlier versions of weft knew no other rule, and stored none.
+// Earlier versions of weft had only the old rule, and did not store it.
 bool splits_by_row(const Json& state) {
   const Json* rule = state.find("eval_split");
   return !rule || rule->as_string() == "by_row";

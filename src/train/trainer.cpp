@@ -108,8 +108,9 @@ void Trainer::make_answers() {
                                                  ranks_.get());
 }
 
-// The rule is known only once the state is; a run that began under the old one is rare. Answers are
-// made together: a rank that survived knows the rule already, its peer's replacement does not.
+// The rule is known only after the state is loaded. Runs that began with the old rule are rare. The
+// ranks make the answers together: in a recovery, survivors know the rule and the replacement does
+// not.
 void Trainer::adopt_split() {
   const bool is_other = session_.splits_by_row != state_.position.splits_by_row;
   session_.splits_by_row = state_.position.splits_by_row;
@@ -173,7 +174,7 @@ void Trainer::load_state() {
   pack_size_ = end.pack_size;
 }
 
-// What is read once at the start, and by each rank in part: one rank per node answers for weights.
+// Compares the files that ranks read at the start. One rank per node hashes the weights.
 void Trainer::compare_start_files() {
   const RankHost host = host_of(place_);
   if (start_.checkpoint) {

@@ -99,7 +99,7 @@ TEST_F(Files, WriterAppendsAndTruncates) {
   EXPECT_EQ(read_file(path), "x");
 }
 
-// Neither a read nor a write waits for the other end of a FIFO.
+// Reads and writes do not block on a FIFO without a peer.
 TEST_F(Files, OnlyPlainFilesAreOpened) {
   const fs::path fifo = folder / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
@@ -113,7 +113,7 @@ TEST_F(Files, OnlyPlainFilesAreOpened) {
   };
   for (const auto& [path, kind] :
        {std::pair(fifo, "a FIFO"), std::pair(fs::path("/dev/null"), "a device")}) {
-    const std::string words = path.string() + " is " + kind + ", wanted a plain file";
+    const std::string words = path.string() + " is " + kind + ", wanted a regular file";
     expect_refused([&] { read_file(path); }, words);
     expect_refused([&] { MappedFile{path}; }, words);
     expect_refused([&] { FileWriter(path, FileWriter::Mode::kAppend); }, words);

@@ -1,4 +1,4 @@
-// tests/base/log_test.cpp: a log file has every line, also those that were logged before it.
+// tests/base/log_test.cpp: a log file has every line, including lines logged before it was set.
 #include "base/log.h"
 
 #include <gtest/gtest.h>

@@ -69,7 +69,7 @@ TEST(Yaml, RejectsNulBytes) {
       parse_yaml(text, "run.yaml");
       ADD_FAILURE() << "accepted";
     } catch (const UserError& e) {
-      EXPECT_EQ(std::string(e.what()), "run.yaml:2: a NUL byte");
+      EXPECT_EQ(std::string(e.what()), "run.yaml:2: unexpected NUL byte");
     }
   }
 }

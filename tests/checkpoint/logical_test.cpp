@@ -117,7 +117,7 @@ LogicalModel model_of(std::vector<LogicalTensor> weights) {
   return model;
 }
 
-// Two tensors of which each is read only once the reading of the other has begun.
+// Two tensors: each read waits until the read of the other tensor has begun.
 TEST(Compare, TensorsAreReadByThreads) {
   std::mutex mutex;
   std::condition_variable changed;

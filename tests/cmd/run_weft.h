@@ -1,4 +1,4 @@
-// tests/cmd/run_weft.h: commands as a user would type them, with their output and exit code.
+// tests/cmd/run_weft.h: runs commands as a user types them, and returns output and exit code.
 #pragma once
 
 #include <pty.h>

@@ -110,7 +110,7 @@ TEST(KeysPage, MatchesTheOptionTable) {
                                  << __FILE__ << " for how to regenerate it";
 }
 
-// A key that is renamed or removed in the option table.
+// Fails when a key of a rule is renamed or removed in the option table.
 TEST(KeysPage, EveryResumeRuleIsOfAKey) {
   const std::vector<OptionEntry> all = entries();
   for (const ResumeRule& rule : resume_rules()) {

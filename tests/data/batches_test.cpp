@@ -87,7 +87,7 @@ TEST(Example, SourceLosesItsBeginningThenTargetItsEnd) {
   EXPECT_FALSE(whole.source_cut || whole.target_cut);
 }
 
-// 256 begins a text and 257 ends it; the same as transformers' truncation.
+// Token 256 begins a text and token 257 ends it; expected values as from transformers' truncation.
 TEST(Example, CutsKeepTheTokenizersOwnTokens) {
   Json json = test::small_tokenizer({});
   json.set("added_tokens",
@@ -191,7 +191,8 @@ TEST(Example, ToolsBesideAConversationAreRefused) {
     return ExampleMaker(config, *tokenizer, 300).make(*rows, 0, row, out);
   };
   EXPECT_TRUE(make("null") && make("[]"));
-  expect_user_error([&] { make(R"([{"name":"f"}])"); }, "t:1: the column 'tools' is not supported with data.messages");
+  expect_user_error([&] { make(R"([{"name":"f"}])"); },
+                    "t:1: the column 'tools' is not supported with data.messages");
 }
 
 // Fifty words whose ids are large: the vocabulary is checked row by row.
@@ -391,7 +392,7 @@ TEST(Batches, FractionLimitAndSplit) {
   while (eval.next(batch)) got += batch.num_rows;
   EXPECT_EQ(got, 200);
   EXPECT_EQ(num_train, 800);
-  // A run that began under the old rule keeps it, also over the ends of epochs.
+  // A run that began with the old rule keeps that rule, also across epochs.
   options.part = Part::kTrain;
   options.once = false;
   BatchStream train(config, *rows, *tokenizer, options);

@@ -25,7 +25,7 @@ TEST(ColumnHint, BackslashesOfSingleQuotesAreReported) {
   c.target = "{q}\\n{a}";
   const auto lines = template_warnings(c);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0].find("data.target: \\n is written as a backslash and a letter"), 0u);
+  EXPECT_EQ(lines[0].find("data.target: \\n is a backslash and a letter here"), 0u);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST_F(FileSamples, DifferForOtherRows) {
   EXPECT_NE(describe("a", "one"), describe("b", "two"));
 }
 
-// A byte that no sample has, in another piece than the first.
+// Changes a byte outside all samples, and not in the first piece.
 TEST_F(FileSamples, AHashOfTheWholeFileFindsEveryByte) {
   std::string bytes(size_t{20} << 20, 'x');
   const auto whole = [&](const std::string& folder) {

@@ -1,5 +1,5 @@
-// tests/data/found_files_test.cpp: a folder and a pattern give the data files of one split and one
-// format, and the others are reported.
+// tests/data/found_files_test.cpp: folders and patterns give the data files of one split and
+// format, and report the ignored files.
 #include "data/found_files.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(FoundFilesTest, AFolderGivesTheSplitOfTheOption) {
             (Names{"extra.jsonl: no split in its name", "test-0.jsonl: split test",
                    "validation-0.jsonl: split validation"}));
   EXPECT_EQ(names("d", "data.eval"), Names{"d/validation-0.jsonl"});
-  EXPECT_EQ(names("d/*.jsonl").size(), 5u) << "a pattern names the files of every split";
+  EXPECT_EQ(names("d/*.jsonl").size(), 5u) << "a pattern matches files of every split";
 }
 
 TEST_F(FoundFilesTest, SeveralSplitsWithoutTheWantedOneAreRefused) {
@@ -77,7 +77,7 @@ TEST_F(FoundFilesTest, SeveralSplitsWithoutTheWantedOneAreRefused) {
   expect_user_error([&] { find("d"); }, "none is named train: test.jsonl (split test); ");
   expect_user_error([&] { find("mixed"); }, "a.jsonl (no split in its name)");
   EXPECT_EQ(names("d", "data.eval"), Names{"d/validation.jsonl"});
-  EXPECT_EQ(names("one").size(), 2u) << "one split is all there is";
+  EXPECT_EQ(names("one").size(), 2u) << "the folder has only one split";
 }
 
 TEST_F(FoundFilesTest, WhatIsNotDataIsLeftOut) {
@@ -92,12 +92,13 @@ TEST_F(FoundFilesTest, WhatIsNotDataIsLeftOut) {
   EXPECT_EQ(names(""), all);
   EXPECT_EQ(names("*"), (Names{"a.jsonl", "license_plates.jsonl"}));
   EXPECT_EQ(names("**"), all);
-  EXPECT_EQ(names("LICENSE.txt"), Names{"LICENSE.txt"}) << "a file that is named is read";
+  EXPECT_EQ(names("LICENSE.txt"), Names{"LICENSE.txt"})
+      << "a file that is listed explicitly is read";
   expect_user_error([&] { find("LIC*"); }, "no file matches");
   const Names lines = describe_left_out(find("").left_out);
   EXPECT_EQ(std::count(lines.begin(), lines.end(),
                        "LICENSE.txt, README.md, dataset_info.json, metadata.csv, "
-                       "requirements.txt: not data"),
+                       "requirements.txt: not a data file"),
             1)
       << lines[0];
   EXPECT_EQ(open_rows({at("")}, "auto", "data.train")->left_out().size(), find("").left_out.size());
@@ -108,7 +109,7 @@ TEST_F(FoundFilesTest, TwoFormatsAndDoublesAreRefused) {
   for (const char* place : {"two", "two/*"})
     expect_user_error([&] { find(place); }, "several formats: b.csv (csv); a.jsonl (jsonl)");
   for (const char* place : {"twice", "twice/*"})
-    expect_user_error([&] { find(place); }, "packed and unpacked: t.jsonl, t.jsonl.gz");
+    expect_user_error([&] { find(place); }, "compressed and uncompressed: t.jsonl, t.jsonl.gz");
   EXPECT_EQ(names("two", "data.train", "csv"), Names{"two/b.csv"});
   EXPECT_EQ(expand_paths({at("two/a.jsonl"), at("two/b.csv")}, "data.train", "auto").paths.size(),
             2u);
@@ -157,7 +158,7 @@ TEST_F(FoundFilesTest, ASourceIsDescribedInOneLine) {
   EXPECT_EQ(with_commas(1234567), "1,234,567");
 }
 
-// The second process does not scan the text, and neither do those that start together.
+// A second process does not scan the text; of processes started together only one does.
 TEST_F(FoundFilesTest, ALineIndexIsStoredAndShared) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += "row " + std::to_string(i) + "\n";
@@ -186,7 +187,7 @@ TEST_F(FoundFilesTest, ALineIndexIsStoredAndShared) {
   const auto caches = list_caches(at("cache"));
   ASSERT_EQ(caches.size(), 1u);
   EXPECT_EQ(caches[0].num_rows, 5000);
-  // Damage, and other lines of the same length, are noticed.
+  // Damage is detected, and so are changed lines of the same length.
   const auto stored = caches[0].folder / "index";
   std::string bytes = read_file(stored);
   bytes[60] = static_cast<char>(~bytes[60]);

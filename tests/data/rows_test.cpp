@@ -165,9 +165,8 @@ TEST(Rows, AJsonArrayIsRefusedWithTheCommandThatMakesLines) {
       rows->read(0, row);
       FAIL();
     } catch (const UserError& e) {
-      EXPECT_STREQ(e.what(),
-                   "alpaca.json: this file is a JSON array; one object per line is needed");
-      EXPECT_EQ(e.hint(), "jq -c '.[]' alpaca.json > rows.jsonl");
+      EXPECT_STREQ(e.what(), "alpaca.json: the file is a JSON array, wanted one object per line");
+      EXPECT_EQ(e.hint(), "convert the file: jq -c '.[]' alpaca.json > rows.jsonl");
     }
   }
   const auto later = rows_in_memory("{}\n[1]\n", RowFormat::kJsonLines, "t");
@@ -194,9 +193,9 @@ TEST(Rows, LinesThatEndInCarriageReturnsAreRefused) {
   const std::string path = (folder.path() / "cr.txt").string();
   for (const RowFormat format : {RowFormat::kText, RowFormat::kCsv, RowFormat::kJsonLines}) {
     expect_user_error([&] { open_line_rows(path, format, kMaxRowBytes); },
-                      "carriage returns alone");
+                      "carriage returns only");
     expect_user_error([&] { open_stream_rows(path, format, kMaxRowBytes); },
-                      "carriage returns alone");
+                      "carriage returns only");
   }
   EXPECT_EQ(rows_in_memory("one\r\ntwo\r\n", RowFormat::kText, "t")->size(), 2);
   EXPECT_EQ(rows_in_memory("one\rtwo\n", RowFormat::kText, "t")->size(), 1);

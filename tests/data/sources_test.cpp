@@ -54,7 +54,7 @@ TEST(Sources, EveryRowInOrder) {
   }
 }
 
-// Types without a plain text in Arrow: never a dump, raw bytes or a bare number.
+// Arrow has no plain text for these types: values must not be dumps, raw bytes or bare numbers.
 TEST(Sources, EveryTypeHasAText) {
   const auto rows = open("types.arrow", {});
   const auto cell = [&](int64_t i, const char* name) {
@@ -83,7 +83,7 @@ TEST(Sources, EveryTypeHasAText) {
       "period.arrow: column 'when' has the type pandas.period");
 }
 
-// In text, compressed text and tables.
+// The limit holds in text, compressed text and tables.
 TEST(Sources, ALongRowIsRefused) {
   const TempFolder folder;
   folder.write("t.jsonl", "{\"a\":1}\n{\"a\":\"" + std::string(100, 'x') + "\"}\n");
@@ -98,11 +98,11 @@ TEST(Sources, ALongRowIsRefused) {
   const std::string text = (folder.path() / "t.jsonl").string();
   EXPECT_EQ(read_all(text, 200), 2);
   expect_user_error([&] { read_all(text, 100); },
-                    "t.jsonl:2: a row of more than 100 bytes (data.max_row_bytes)");
+                    "t.jsonl:2: the row is longer than 100 bytes (data.max_row_bytes)");
   expect_user_error([&] { read_all(kFolder + "rows.jsonl.gz", 20); },
-                    "rows.jsonl.gz:1: a row of more than 20 bytes");
+                    "rows.jsonl.gz:1: the row is longer than 20 bytes");
   expect_user_error([&] { read_all(kFolder + "rows.parquet", 20); },
-                    "rows.parquet: row 1: a row of more than 20 bytes");
+                    "rows.parquet: row 1: the row is longer than 20 bytes");
 }
 
 TEST(Sources, ScansBeginAnywhereAndRowsAreReadAlone) {
@@ -292,7 +292,7 @@ TEST(Sources, HuggingFaceCacheNames) {
             fetch + "wikitext --revision v1 raw/train.parquet");
   EXPECT_EQ(hint("plain/rows.jsonl"), fetch + "plain rows.jsonl");
   EXPECT_EQ(hint("Set/data/a.txt"), fetch + "Set/data a.txt");
-  EXPECT_EQ(hint("Set/a.txt"), "the cache has Org/Set: write hf://datasets/Org/Set/a.txt");
+  EXPECT_EQ(hint("Set/a.txt"), "the cache has Org/Set: use hf://datasets/Org/Set/a.txt");
   EXPECT_EQ(size("Org/Set"), 2) << "the whole data set";
   expect_user_error([&] { size("Org/Set/data/none.txt"); }, "none.txt");
   expect_user_error([&] { size("Org/Set/../../x"); }, "..");

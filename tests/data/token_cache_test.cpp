@@ -139,7 +139,8 @@ TEST_F(CacheTest, AnotherTemplateTokenizerOrFileIsAnotherCache) {
   EXPECT_EQ(std::distance(begin(entry), end(entry)), 3);
 }
 
-// A file of the same name, size and time: renamed into place, or rewritten and its time restored.
+// Another file of the same name, size and time: renamed into place, or rewritten with its time
+// restored.
 TEST_F(CacheTest, AFileOfTheSameSizeAndTimeIsAnotherCache) {
   namespace fs = std::filesystem;
   const fs::path path = folder_.path() / "t.txt", other = folder_.path() / "other.txt";
@@ -159,7 +160,7 @@ TEST_F(CacheTest, AFileOfTheSameSizeAndTimeIsAnotherCache) {
   rows_ = open();
   expect_good(*make());
   BatchStream resumed(config_, *rows_, *tokenizer_, stream);
-  expect_user_error([&] { resumed.restore(state); }, "sizes, times or bytes differ");
+  expect_user_error([&] { resumed.restore(state); }, "in size, time or content");
   std::replace(text.begin(), text.end(), 'R', 'S');
   folder_.write("t.txt", text);
   fs::last_write_time(path, time);
@@ -167,7 +168,7 @@ TEST_F(CacheTest, AFileOfTheSameSizeAndTimeIsAnotherCache) {
   expect_good(*make());
 }
 
-// A block of long rows has fewer of them, so that a thread holds no more than 2 MiB of text.
+// A block of long rows has fewer rows, so that a thread holds at most 2 MiB of text.
 TEST_F(CacheTest, BlocksOfLongRowsAreShort) {
   EXPECT_EQ(make()->block_rows(), 512);
   std::string text;
@@ -185,7 +186,7 @@ TEST_F(CacheTest, BlocksOfLongRowsAreShort) {
   EXPECT_EQ(kept, 30);
 }
 
-// What `pack` makes of an epoch is counted once, and kept with the tokens.
+// The sequences that `pack` makes of an epoch are counted once and stored next to the tokens.
 TEST_F(CacheTest, CountsOfPackedEpochsAreKept) {
   config_.layout = "pack";
   config_.eval_fraction = 0.1;
@@ -321,7 +322,7 @@ TEST_F(CacheTest, ResumeAndEpochsSeeChangedFiles) {
   // At resume.
   const auto changed = open();
   BatchStream resumed(config_, *changed, *tokenizer_, options);
-  expect_user_error([&] { resumed.restore(state); }, "not those of the checkpoint");
+  expect_user_error([&] { resumed.restore(state); }, "differ from those of the checkpoint");
 }
 
 // Zeros in place of rows are never stored, whichever part of the file they are in.

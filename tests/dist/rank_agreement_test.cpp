@@ -59,7 +59,8 @@ TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
              "data file (name, size, hash of a sample): \"b.txt, 9 bytes\" on rank 0, "
              "\"b.txt, 8 bytes\" on rank 2"},
         Case{"model", "",
-             "model file (name, size, hash of it or of a sample): \"config.json, 3 bytes\" on rank "
+             "model file (name, size, hash of the file or of a sample): \"config.json, 3 bytes\" "
+             "on rank "
              "0, \"config.json, 4 bytes\" on rank 2"}}) {
     const auto thrown = errors_of_ranks(3, [&](Ranks& ranks) {
       RankInputs mine = usual;
@@ -76,7 +77,7 @@ TEST(Agree, AnotherRunFileOtherRowsOrOtherNumericsAreRefusedOnAllRanks) {
       agree_on_inputs(ranks, mine);
     });
     for (const std::string& text : thrown) {
-      EXPECT_NE(text.find("rank 2 does not compute the same as rank 0"), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 2 does not match rank 0"), std::string::npos) << text;
       EXPECT_NE(text.find(c.told), std::string::npos) << text;
     }
   }
@@ -96,10 +97,11 @@ TEST(Agree, FilesAreComparedBetweenNodesWhichAreNamed) {
       agree_on_files(ranks, host, "model file", ranks.rank() % 2 == 0 ? "a, 1\n" + b : "");
     });
     for (const std::string& text : thrown) {
-      const char* wanted = !differs ? ""
-                                    : "rank 2 on node 1 (bert) does not read the same as rank 0 on "
-                                      "node 0 (anna): model file: \"b, 1\" on rank 0, \"b, 2\" on "
-                                      "rank 2";
+      const char* wanted = !differs
+                               ? ""
+                               : "rank 2 on node 1 (bert) reads a different file than rank 0 on "
+                                 "node 0 (anna): model file: \"b, 1\" on rank 0, \"b, 2\" on "
+                                 "rank 2";
       EXPECT_EQ(text.substr(0, text.find('\n')), wanted);
     }
   }

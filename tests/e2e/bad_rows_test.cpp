@@ -189,7 +189,7 @@ TEST(BadRows, AChangedFileIsRefusedAtResume) {
   run.write("train.txt", slurp(run / "train.txt") + "one row more\n");
   const Ended ended = run.train({"train.steps=4"});
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  expect_parts(ended.err, {"not those of the checkpoint", "--overwrite"});
+  expect_parts(ended.err, {"differ from those of the checkpoint", "--overwrite"});
   EXPECT_EQ(hash_of(run.dir()), hash);
 }
 

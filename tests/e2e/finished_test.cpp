@@ -71,7 +71,7 @@ TEST(Finished, DamagedCheckpointsAreNamedAsDamaged) {
   EXPECT_FALSE(contains(further.err, "are gone")) << further.err;
 }
 
-// The same end as of any other run: a checkpoint, which commands find, and nothing to do.
+// The run ends like any other run: with a checkpoint that commands find, and nothing left to do.
 TEST(Finished, ARunWithoutStepsHasACheckpoint) {
   const TinyRun run;
   const std::vector<std::string> none = {"train.steps=0"};

@@ -47,7 +47,8 @@ TEST_P(NodesSurviveIn, KilledRanksChangeNothing) {
   expect_good_end(nodes, run, "hit");
 }
 
-// Without a shard the state is spread over the slots of both nodes; tp 2 keeps replicas on both.
+// Without sharding, the state is distributed over the slots of both nodes. With tp 2, both nodes
+// hold replicas.
 INSTANTIATE_TEST_SUITE_P(
     Layouts, NodesSurviveIn,
     ::testing::Values(Variant{"dp4", {"parallel.dp=4", "train.micro_batch=1"}},

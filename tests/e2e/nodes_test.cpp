@@ -91,7 +91,7 @@ TEST(Nodes, ASecondSupervisorIsRefused) {
   EXPECT_EQ(first.agent().wait().exit_code, 143);
 }
 
-// A node's own Hugging Face cache, with the model of a hub name.
+// A Hugging Face cache of one node, with the model of a hub name.
 StartOptions cache_with(const TinyRun& run, const std::string& name, double eps) {
   const std::filesystem::path cache = run / name;
   std::filesystem::create_directories(cache / "models--Org--Tiny/snapshots/main");
@@ -103,7 +103,7 @@ StartOptions cache_with(const TinyRun& run, const std::string& name, double eps)
   return options;
 }
 
-// At the start, and where a spare takes over.
+// Files are compared at the start, and when a spare takes over.
 TEST(Nodes, AnotherModelFileOnANodeIsRefused) {
   const TinyRun run;
   const StartOptions ours = cache_with(run, "a", 1e-6), other = cache_with(run, "b", 1e-5);
@@ -111,8 +111,8 @@ TEST(Nodes, AnotherModelFileOnANodeIsRefused) {
                                          "train.steps=100000"};
   const auto expect_refused = [](const Ended& ended) {
     EXPECT_EQ(ended.exit_code, 2) << ended.err;
-    expect_parts(ended.err, {"rank 1 on node 1 (", "does not compute the same as rank 0 on node 0",
-                             "model file", "config.json, "});
+    expect_parts(ended.err, {"rank 1 on node 1 (", "does not match rank 0 on node 0", "model file",
+                             "config.json, "});
   };
   {
     NodeRun nodes(run, "start", sets, 2, ours);

@@ -32,7 +32,7 @@ struct MemoryCase {
   const char* tokenizer;
   int64_t vocab_size;
   const char* precision;
-  std::vector<std::string> layout;  // of two ranks, or none
+  std::vector<std::string> layout;  // the keys of two ranks, or none
 };
 std::ostream& operator<<(std::ostream& out, const MemoryCase& c) { return out << c.tokenizer; }
 
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(All, PlanMemory, ::testing::ValuesIn(memory_cases()), [
   return fmt::format("{}_{}_{}", tokenizer.substr(0, tokenizer.find('-')), ranks, c.precision);
 });
 
-// A run alone has no supervisor.
+// A single-rank run has no supervisor.
 TEST(PlannedMemory, PartsAddUp) {
   const TinyRun run;
   for (const char* dp : {"parallel.dp=1", "parallel.dp=2"}) {

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The tokenizer of another run's final/, which is changed before the run is resumed.
+// The run uses the tokenizer in final/ of another run; the tokenizer changes before the resume.
 TEST(RefusedStart, AnotherTokenizerThanTheCheckpoints) {
   const TinyRun run;
   run.train_well({"name=first", "train.steps=0"});
@@ -20,8 +20,8 @@ TEST(RefusedStart, AnotherTokenizerThanTheCheckpoints) {
   std::ofstream(file, std::ios::app) << "\n";
   const Ended ended = run.train(with(sets, {"train.steps=8"}));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  expect_parts(ended.err, {"the tokenizer's tokenizer.json differs from that of ",
-                           run.checkpoint(6).string()});
+  expect_parts(ended.err,
+               {"the tokenizer file tokenizer.json differs from ", run.checkpoint(6).string()});
 }
 
 TEST(RefusedStart, ADamagedLineOfMetricsChangesNothing) {

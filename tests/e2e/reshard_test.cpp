@@ -49,7 +49,7 @@ TEST_P(Reshard, ALayoutContinuesInAnother) {
   EXPECT_EQ(metric_texts(run_->dir(name), "loss"), Sets(losses.begin() + 5, losses.end()));
 }
 
-// All 36 pairs are run by tests/interop/reshard_interop.py.
+// tests/interop/reshard_interop.py runs all 36 pairs.
 INSTANTIATE_TEST_SUITE_P(Pairs, Reshard,
                          ::testing::Values(std::pair{0, 2}, std::pair{0, 5}, std::pair{1, 3},
                                            std::pair{2, 0}, std::pair{2, 4}, std::pair{3, 1},

@@ -54,8 +54,8 @@ TEST(Resume, AnotherConfigurationOfTheModelIsRefused) {
   run.train_well({"train.steps=3"});
 }
 
-// From an older weft, which drew the rows for evaluation by another rule: the run keeps it, and so
-// does `weft eval` of it.
+// A checkpoint of an earlier weft has the old rule for evaluation rows. The resumed run keeps that
+// rule, and so does `weft eval`.
 TEST(Resume, TheOldRuleOfTheEvaluationSplitIsKept) {
   const TinyRun run;
   const std::string fraction = "data.eval_fraction=0.3";

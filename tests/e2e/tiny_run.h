@@ -50,7 +50,7 @@ struct Variant {
 inline std::ostream& operator<<(std::ostream& out, const Variant& v) { return out << v.name; }
 inline const auto kVariantName = [](const auto& p) { return std::string(p.param.name); };
 
-// For a run that other processes watch or join: every step waits 20 ms, so that it needs little
+// For a run that other processes watch or join: every step waits 20 ms, so the run needs little
 // processor time.
 inline StartOptions slowly(StartOptions options = {}) {
   options.env.merge(fault_env("write:wait20:metrics.jsonl"));

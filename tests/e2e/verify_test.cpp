@@ -170,7 +170,7 @@ TEST_F(Verify, PassesAndThreadsAreLayoutsToo) {
 
 struct Control {
   const char *name, *fault;
-  const char* layouts;  // of FastControls: the precision
+  const char* layouts;  // in FastControls: the precision
   int64_t step;
   const char* tensor;
 };
@@ -309,7 +309,7 @@ TEST_P(ChangedCopy, StopsTheRunWithItsName) {
                {std::string("step 2: ") + tensor + " differs between ranks", "WEFT_FAULT"});
 }
 
-// zero3: each rank of the data axis holds its own part, of which the tensor axis has copies. tp 4:
+// zero3: each rank of the data axis holds its own shard, replicated over the tensor axis. tp 4:
 // ranks 0 and 1 hold the first of two key/value heads.
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ChangedCopy,

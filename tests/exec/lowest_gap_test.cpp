@@ -1,4 +1,4 @@
-// tests/exec/lowest_gap_test.cpp: the same places as a search through all spans, with less work.
+// tests/exec/lowest_gap_test.cpp: finds the same offsets as a linear search, with fewer visits.
 #include "exec/lowest_gap.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// The definition: all spans by offset, those that are not alive left out.
+// The reference: searches all spans by offset, and skips spans that are not alive.
 class PlainSearch {
  public:
   int64_t find(const PlacedSpan& s) const {
@@ -76,8 +76,8 @@ int64_t visits(int layers) {
 TEST(LowestGap, WorkPerSpanHardlyGrowsWithTheirNumber) {
   const int64_t few = visits(100), many = visits(400);
   const int64_t num_spans = 400 * 36;
-  EXPECT_LT(many / num_spans, 1500);  // a plain search: 7,200
-  EXPECT_LT(many, 10 * few);          // a plain search: 16 times
+  EXPECT_LT(many / num_spans, 1500);  // linear search: 7,200
+  EXPECT_LT(many, 10 * few);          // linear search: 16 times
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ void check_steps(const GoldenSet& set, Engine* e, const std::string& run, double
 
 class GoldenSteps : public Golden {
  protected:
-  // The ten batches of the set, each in this many passes.
+  // Trains on the ten batches of the set, each in this many passes.
   void train_ten_steps(int64_t passes) {
     const Batch batch = set_.batch("steps10.", 0);
     const auto e =

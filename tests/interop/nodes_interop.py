@@ -440,7 +440,7 @@ class Suite:
         with self.cluster("other-rows", "zero3") as run:
             run.join(1, "unshare", "-m", "sh", "-c", f'mount --bind "{other}" "{self.folder / "data"}" && exec "$@"', "sh")
             checks.equal(run.end(), (2, {1: 2}), "other rows on the second node: exit codes")
-            checks.that("does not compute the same as rank 0 on node 0 (" in run.text() and "): data file" in run.text() and "train.jsonl" in run.text(),
+            checks.that("does not match rank 0 on node 0 (" in run.text() and "): data file" in run.text() and "train.jsonl" in run.text(),
                         "other rows on the second node: message", run.text().strip()[-400:])
         with self.cluster("missing", "mesh", "--set", "launch.join_timeout_s=1") as run:
             checks.equal(run.train.wait(20), 75, "a missing node: exit code")

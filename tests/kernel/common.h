@@ -153,7 +153,7 @@ inline void expect_differences(Buffer& x, const std::function<double()>& loss,
   }
 }
 
-// The name of a test of one case, made of its text; numbered, since texts may be alike.
+// The test name of a case: its text and a number, because texts may be equal.
 template <typename Case>
 std::string text_name(const ::testing::TestParamInfo<Case>& info) {
   std::string name;

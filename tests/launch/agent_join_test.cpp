@@ -89,7 +89,7 @@ TEST_F(AgentJoin, ASecretThatIsRefusedTwiceIsWrong) {
 }
 
 TEST_F(AgentJoin, AProgramThatIsNoRunIsNamedAsSuch) {
-  const auto agent = join();  // nobody accepts: the kernel takes the connection
+  const auto agent = join();  // no process accepts: only the kernel completes the connection
   EXPECT_EQ(agent->wait().code(), 75);
   EXPECT_TRUE(agent->says("no run of weft answers at " + endpoint_ + " within 3 s"))
       << agent->out();

@@ -30,7 +30,7 @@ TEST_F(ElasticJob, StartsWithTheNodesThatCame) {
   ASSERT_TRUE(all_train(4)) << train_->out();
   EXPECT_TRUE(train_->says("3 of 4 nodes joined within 4 s: dp=4 on 2 nodes")) << train_->out();
   ASSERT_TRUE(train_->says("event layout -1 dp=8 on 4 nodes\ndp=4 on 2 nodes\n")) << train_->out();
-  const std::string text = train_->out();  // what was kept until then comes before it
+  const std::string text = train_->out();  // earlier output comes first
   EXPECT_LT(text.find("the run directory is open"), text.find("event layout -1 ")) << text;
   train_->send(SIGTERM);
   EXPECT_EQ(train_->wait().code(), 143) << train_->out();
@@ -99,7 +99,7 @@ TEST_F(ElasticJob, LeavesOutANodeThatCannotStartWithoutCostToItsBudget) {
     EXPECT_EQ(train_->count("(restart 1 of 1)"), 1) << train_->out();
     train_->send(SIGTERM);
     EXPECT_EQ(train_->wait().code(), 143) << train_->out();
-    EXPECT_EQ(unfit->wait().code(), 143) << unfit->out();  // it has waited
+    EXPECT_EQ(unfit->wait().code(), 143) << unfit->out();  // the agent had been waiting
     EXPECT_EQ(unfit->count("joined the run at"), 1) << unfit->out();
   }
 }

@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The program as supervisor.
+// Runs the program as supervisor.
 class Supervisor : public testing::Program {
  public:
   explicit Supervisor(const std::vector<std::string>& words,

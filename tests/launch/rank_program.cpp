@@ -47,9 +47,9 @@ void say(const std::string& text) {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// Endless collectives until a rank was asked to stop, which all learn in the same round. Rank 0
-// sleeps before each round, so that waiting tests need little processor time: the others wait in
-// the collective. save_ms: how long a rank takes to save.
+// Runs collectives until a rank is asked to stop; all ranks learn of the request in the same round.
+// Rank 0 sleeps before each round and the other ranks wait in the collective, so waiting tests need
+// little processor time. save_ms: how long a rank takes to save.
 int train_for_ever(const RankContext& me, Comm& comm, float* data, int64_t count, int save_ms) {
   ShmWorld& world = *me.world;
   if (!world.begin_saving()) return 1;

@@ -56,7 +56,7 @@ TEST(LoadParameter, ToBf16RoundsOnce) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(got[i].bits, to_bf16(kFloats[i]).bits);
 }
 
-// exists() of a link that leads to itself throws an error of the file system's own type.
+// exists() throws filesystem_error for a link that leads back to itself.
 TEST(LoadParameter, ALoopOfLinksIsNamed) {
   TemporaryFolder folder;
   std::ofstream(folder / "config.json") << "{}";

@@ -59,7 +59,7 @@ TEST(Chat, ATokenAcrossTheHeadIsALabel) {
   EXPECT_EQ(t.labels, "\n\nx<|im_end|>");
 }
 
-// A template is text, the default of a list, or in a file of its own.
+// A template is a text, the default of a list, or a separate file.
 TEST(Chat, TheTemplateOfTheFilesIsFound) {
   const auto name_of = [](const Files& more) {
     const auto t = chat_tokenizer("", more);
@@ -84,7 +84,7 @@ TEST(Chat, TheTemplateOfTheFilesIsFound) {
     }
   };
   EXPECT_NE(refusal({{"tokenizer_config.json", config(Json::Array{other})}})
-                .find("a list without a template named default"),
+                .find("the list has no template named \"default\""),
             std::string::npos);
   for (const std::string bad : {"chat_template.jinja", "chat_template.json"}) {
     const std::string text = plain + " ";
@@ -93,7 +93,7 @@ TEST(Chat, TheTemplateOfTheFilesIsFound) {
   }
 }
 
-// Each of these contains ChatML's tokens and writes something else.
+// Each of these templates contains ChatML's tokens but writes different text.
 TEST(Chat, AnUnknownTemplateIsRefused) {
   const std::string plain(kPlainChatMl);
   for (const std::string& text :
@@ -150,7 +150,8 @@ TEST(Chat, BadConversationsAreRefused) {
   EXPECT_NE(message(R"("tool_calls":[{}])").find("\"tool_calls\""), std::string::npos);
   EXPECT_NE(message(R"("reasoning_content":"so")").find("\"reasoning"), std::string::npos);
   EXPECT_EQ(message(R"("name":null,"tool_calls":[],"id":7)"), "");
-  EXPECT_NE(message(R"("weight":1)").find("\"weight\" of a turn of user is 1"), std::string::npos);
+  EXPECT_NE(message(R"("weight":1)").find("\"weight\" of a turn of role user is 1"),
+            std::string::npos);
   EXPECT_NE(message(R"("weight":0.5)").find("is 0.5"), std::string::npos);
   const auto bytes = make_bytes_tokenizer();
   EXPECT_THROW(ChatTemplate{*bytes}, UserError);

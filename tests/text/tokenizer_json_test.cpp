@@ -155,7 +155,7 @@ TEST(TokenizerJson, RejectsUnsupportedFeaturesByName) {
             std::string::npos);
 }
 
-// Each Replace makes a thousand letters of one.
+// Each Replace turns one letter into a thousand.
 TEST(TokenizerJson, ANormalizerThatMultipliesTextIsBounded) {
   Json json = small();
   const Json replace = Json::Object{{"type", "Replace"},
@@ -177,7 +177,7 @@ TEST(TokenizerJson, ANormalizerThatMultipliesTextIsBounded) {
   }
 }
 
-// The end of a run does not wait for a row of 16 MB.
+// A stopping run does not wait for a row of 16 MB.
 TEST(TokenizerJson, ALongRowCanBeAbandoned) {
   const auto t = test::load(small());
   std::string text;

@@ -1,4 +1,4 @@
-"""tests/tools/sampling_test.py: which cases of long matrices run at a commit, and that ten commits run all."""
+"""tests/tools/sampling_test.py: a commit runs a sample; ten commits run all cases."""
 
 import itertools
 import subprocess

@@ -1,4 +1,4 @@
-"""tests/tools/weak_functions_test.py: functions of the standard library in the program are optimized ones.
+"""tests/tools/weak_functions_test.py: the program uses optimized copies of standard library functions.
 
 Many objects define the same function of std::string, say; the linker takes one copy for the whole program. A copy
 that was compiled with -O0 or -O1 for the command line would then run in the data path, too.
@@ -20,7 +20,7 @@ FULL = "base tensor text io data comm checkpoint exec generate model".split()
 
 
 def weak_sizes(path):
-    """{weak function: sizes of its copies} of a program, an object or an archive."""
+    """Maps each weak function of a program, an object or an archive to the sizes of its copies."""
     command = ["nm", "-S", "--defined-only", path]
     sizes = defaultdict(set)
     for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
@@ -31,7 +31,7 @@ def weak_sizes(path):
 
 
 def others_copies(program, archives):
-    """Weak functions that an archive defines, but of which the program has a copy of another size."""
+    """Weak functions of an archive for which the program has a copy of another size."""
     wanted = defaultdict(set)
     for archive in archives:
         for name, sizes in weak_sizes(archive).items():

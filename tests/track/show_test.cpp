@@ -229,8 +229,8 @@ TEST(Plot, SmoothingKeepsAStraightLine) {
   for (const CurvePoint& p : smooth(line, true)) EXPECT_NEAR(p.y, std::exp(-p.x / 50), 1e-12);
 }
 
-// A million steps are drawn as some 2,000 points: neither the smoothing nor the picture's size
-// grows.
+// A million steps are drawn as about 2,000 points, so neither smoothing time nor picture size grows
+// with the steps.
 TEST(Plot, ALongCurveIsThinnedAndKeepsItsExtremes) {
   for (const int n : {100'000, 1'000'000}) {
     LossCurve curve = falling(n);
@@ -298,7 +298,7 @@ TEST(Plot, CurveIsReadFromMetrics) {
   EXPECT_EQ(curve.eval[0].y, 1.5);
 }
 
-// Lines of another form than ours are read by the JSON parser, which reports what is none.
+// The JSON parser reads lines in any other form, and reports invalid JSON.
 TEST(Plot, LinesOfAnyFormAreRead) {
   const TempFolder folder;
   const auto path = folder.path() / "metrics.jsonl";

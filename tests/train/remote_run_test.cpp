@@ -102,7 +102,7 @@ TEST_F(RemoteRunTest, ADamagedCheckpointIsNotUploadedAndReplacesNothing) {
   ::testing::internal::CaptureStderr();
   next->pull(true, 1);
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find(std::string(k2) + " is damaged and is not uploaded"), std::string::npos);
+  EXPECT_NE(said.find(std::string(k2) + " is damaged and was not uploaded"), std::string::npos);
   EXPECT_EQ(said.find("of a start whose uploads failed"), std::string::npos) << said;
   EXPECT_EQ(complete(), Names{k1});
   EXPECT_EQ(here(), (Names{k1, k2}));

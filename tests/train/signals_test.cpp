@@ -48,7 +48,7 @@ TEST(SignalsDeathTest, ASecondOneDoesNotClaimThatAnythingWasSaved) {
   EXPECT_EXIT(meet_two(), ExitedWithCode(1), "SIGINT, the second signal");
 }
 
-// A handler cannot write them: the thread does, and ends the process.
+// A signal handler cannot write the records: the thread writes them and ends the process.
 TEST(SignalsDeathTest, ASecondOneIsAnEventOfARunOfOneRank) {
   const testing::TemporaryFolder run;
   const auto meet_two = [&] {

@@ -150,7 +150,7 @@ std::optional<Json> nested_of(const arrow::Array& array, int64_t i) {
   }
 }
 
-// Through dictionaries, runs and extensions to the array that holds the value.
+// Resolves dictionaries, runs and extensions to the array that holds the value.
 struct ValuePlace {
   std::shared_ptr<arrow::Array> held;
   const arrow::Array* array;
@@ -201,8 +201,8 @@ std::string uuid_text(std::string_view bytes) {
   return text;
 }
 
-// Dates, decimals and all other types: as Arrow prints them. A timestamp with a zone is in UTC,
-// which a Z at its end says; a duration has its unit.
+// Dates, decimals and all other types, as Arrow prints them. A timestamp with a zone is printed in
+// UTC with a trailing Z. A duration is printed with its unit.
 std::string other_text(const arrow::Array& array, int64_t i) {
   if (array.type_id() == Type::DURATION) {
     const auto unit = static_cast<const arrow::DurationType&>(*array.type()).unit();
@@ -299,8 +299,8 @@ class BatchScan : public TableScan {
     }
   }
 
-  // An extension that Arrow does not know comes as what stores it: pandas' periods as bare numbers.
-  // Text and lists of an extension are what they seem.
+  // Arrow returns the storage of an unknown extension type: pandas' periods are bare numbers. Text
+  // and list storage needs no interpretation.
   void check_extension(const std::string& name) const {
     const auto field = batch_->schema()->GetFieldByName(name);
     if (!field || !field->metadata() || !arrow::is_primitive(field->type()->id())) return;
@@ -308,7 +308,7 @@ class BatchScan : public TableScan {
     if (!extension.ok()) return;
     throw UserError(fmt::format("{}: column '{}' has the type {}, which is not supported", path_,
                                 name, *extension),
-                    "write it as text (pandas: .astype(str)), or leave the column out");
+                    "convert the column to text (pandas: .astype(str)), or remove it");
   }
 
   FetchBatch fetch_;
