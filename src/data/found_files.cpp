@@ -71,7 +71,8 @@ class Choice {
 
   FoundFiles choose() {
     leave_out_others();
-    if (!search_.is_pattern) leave_out_splits();
+    // `weft inspect FOLDER` shows every split.
+    if (!search_.is_pattern && search_.what.starts_with("data.")) leave_out_splits();
     refuse_none();
     refuse_doubles();
     refuse_formats();

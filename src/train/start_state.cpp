@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/elapsed.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/list.h"
@@ -22,6 +23,19 @@ void load_weights(const Session& session, Engine* engine) {
   } else {
     engine->load_weights(session.folder);
   }
+}
+
+// Earlier versions cut a tokenizer's own tokens with the text, and stored no rule of the split.
+void warn_of_other_cuts(const Json& stored, const Session& session) {
+  const DataConfig& data = session.config.data;
+  const Tokenizer& tokenizer = *session.tokenizer;
+  const bool is_affected =
+      session.kind() == ModelKind::kCausal && data.layout != "pack" && data.messages.empty() &&
+      (!tokenizer.ids_after().empty() || (!data.source.empty() && !tokenizer.ids_before().empty()));
+  if (stored.find("eval_split") || !is_affected) return;
+  log_warning(
+      "the checkpoint is from an earlier weft, which also cut the tokens that the tokenizer adds "
+      "to a row: rows longer than data.seq_length have other tokens from this step on");
 }
 
 StreamState position_of(const Json& state) {
@@ -81,6 +95,7 @@ LoadedStart load_start(const RunStart& start, const Session& session, const Layo
   const Json& stored = reader.state();
   check_exact_constants(stored, layout);
   warn_of_other_numerics(stored, numerics);
+  warn_of_other_cuts(stored, session);
   read_state(stored, session.config, !start.is_of_other_run, engine, state);
   if (is_own_step(start, state->step)) loaded.saved_step = state->step;
   return loaded;
