@@ -47,6 +47,13 @@ std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
   return flops / gflops * 1e-6 + moved / speeds->copy_gb_per_s * 1e-6;
 }
 
+int64_t num_nodes(const EnginePlans& plans) {
+  const auto count = [](const Plan& plan) {
+    return plan.graph.pass.size() + plan.graph.finish.size();
+  };
+  return static_cast<int64_t>(count(plans.train) + (plans.eval ? count(*plans.eval) : 0));
+}
+
 void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   r->wire = wire_of(plans.train);
   // The loss and the token counts, which Engine::start_passes sums.
@@ -125,7 +132,10 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
     r.plans.push_back({memory_parts(plans->train, plans->layout),
                        plans->train.pass_flops * static_cast<double>(c.num_passes()),
                        copies * snapshot_bytes(plans->train.graph, c.has_masters())});
-    if (rank == 0) add_first_rank(*plans, &r);
+    if (rank == 0) {
+      add_first_rank(*plans, &r);
+      if (!r.is_on_gpu) r.host.tables = expected_table_bytes(num_nodes(*plans));
+    }
     if (rank == 0 && with_dump) {
       r.dump = dump_plan(plans->train);
       r.picture = draw_memory(plans->train, describe(r.layout));
