@@ -103,7 +103,7 @@ int64_t PlanReport::received() const {
 }
 
 PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& kernels,
-                       const std::optional<Speeds>& speeds, bool with_dump) {
+                       const std::optional<Speeds>& speeds, bool with_dump, const CutGraphs* cut) {
   PlanReport r;
   r.layout = resolve_layout(c, model);
   r.num_parameters = count_parameters(model);
@@ -116,7 +116,9 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   if (!warmup.empty()) r.idle.push_back(warmup);
   r.is_longest = c.data.layout == "dynamic";
   r.is_packed = c.data.layout == "pack";
-  r.classes = find_rank_classes(c, model, r.layout);
+  std::optional<CutGraphs> own;
+  if (!cut) cut = &own.emplace(make_cut_graphs(c, model, r.layout));
+  r.classes = find_rank_classes(*cut, r.layout);
   r.is_on_gpu = kernels.device != nullptr;
   if (!r.is_on_gpu) r.host = expected_host_memory(c);
   r.ranks_on_a_gpu = ranks_on_a_gpu(r.ranks_of_node, r.is_on_gpu);
@@ -128,7 +130,8 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   if (!why_no_tf32.empty()) r.idle.push_back(why_no_tf32);
   const bool uses_tf32 = c.train.tf32 && why_no_tf32.empty();
   for (int rank : r.classes.first) {
-    const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
+    const Graph& graph = cut->graphs[static_cast<size_t>(r.layout.tp_rank(rank))];
+    const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads, &graph);
     r.plans.push_back({memory_parts(plans->train, plans->layout),
                        plans->train.pass_flops * static_cast<double>(c.num_passes()),
                        copies * snapshot_bytes(plans->train.graph, c.has_masters())});
