@@ -103,8 +103,11 @@ class Distributor {
     ensure(leaves % groups_here() == 0, "groups of unequal size");
     return leaves / groups_here();
   }
+  // The sums that the tree has open at once: log2 of the groups, and one more for a group that is
+  // itself being summed (exec/slots.h).
   int num_slots() const {
-    return static_cast<int>(std::bit_width(static_cast<uint64_t>(groups_here())));  // log2 + 1
+    const int levels = static_cast<int>(std::bit_width(static_cast<uint64_t>(groups_here()))) - 1;
+    return group_leaves() > 1 ? levels + 1 : std::max(1, levels);
   }
   // Whether no whole gradients are kept from one pass to the next.
   bool cuts_every_pass() const {

@@ -10,12 +10,12 @@
 // leaves of a group one after the other, the groups in a binary tree. The tree is built as a
 // counter is: the sum of group q goes into accumulator popcount(q), and for every trailing one of q
 // the accumulator below absorbs the one above. A rank that owns whole groups needs log2 of their
-// number plus one accumulators; the last log2(dp) levels of the tree are the collective's. Where
-// gradients are cut after every pass (zero2, zero3), the ranks work on neighbouring leaves, and the
-// owner of a shard adds the leaves that arrive in their order: the same sums, computed elsewhere.
-// The same holds for every strategy where dp does not divide the number of groups (dp 3): no rank
-// owns whole groups then, and none and zero1 also cut their gradients after every pass; for none
-// the sums are gathered after the last one.
+// number plus one accumulators, one less where a group is a single leaf; the last log2(dp) levels
+// of the tree are the collective's. Where gradients are cut after every pass (zero2, zero3), the
+// ranks work on neighbouring leaves, and the owner of a shard adds the leaves that arrive in their
+// order: the same sums, computed elsewhere. The same holds for every strategy where dp does not
+// divide the number of groups (dp 3): no rank owns whole groups then, and none and zero1 also cut
+// their gradients after every pass; for none the sums are gathered after the last one.
 #pragma once
 
 #include "parallel/buckets.h"

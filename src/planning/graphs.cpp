@@ -52,17 +52,25 @@ RunConfig with_lengths(RunConfig config, const Lengths& lengths) {
   return config;
 }
 
-Graph make_cut_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+Graph make_logical_graph(const RunConfig& c, const Model& model) {
   Graph graph;
   const Ref losses = trace(c, model, true, &graph);
   add_backward(&graph, losses, gradient_dtype(c));
   recompute_cheap_values(&graph);
+  return graph;
+}
+
+Graph make_cut_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
+  Graph graph = make_logical_graph(c, model);
   apply_tensor_parallel(&graph, cuts_of(model), layout.tensor(rank));
   return graph;
 }
 
 Graph make_training_graph(const RunConfig& c, const Model& model, const Layout& layout, int rank) {
-  Graph graph = make_cut_graph(c, model, layout, rank);
+  return make_training_graph(c, layout, rank, make_cut_graph(c, model, layout, rank));
+}
+
+Graph make_training_graph(const RunConfig& c, const Layout& layout, int rank, Graph graph) {
   const DataParallel data = layout.data(rank, c.num_passes());
   const std::vector<Bucket> buckets = apply_data_parallel(&graph, data);
   UpdateOptions options;

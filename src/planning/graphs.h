@@ -14,8 +14,11 @@ Lengths longest_lengths(const RunConfig& config, const Model& model);
 // The same run with rows of other lengths.
 RunConfig with_lengths(RunConfig config, const Lengths& lengths);
 
+// Forward and backward pass before any cut: the same for all ranks and shards.
+Graph make_logical_graph(const RunConfig& config, const Model& model);
 // Forward and backward pass after the tensor-parallel cut, before the data-parallel one.
 Graph make_cut_graph(const RunConfig& config, const Model& model, const Layout& layout, int rank);
+Graph make_training_graph(const RunConfig& config, const Layout& layout, int rank, Graph cut);
 Graph make_training_graph(const RunConfig& config, const Model& model, const Layout& layout,
                           int rank);
 // Where training and evaluation have the parameters of this rank.

@@ -14,11 +14,12 @@ struct HostMemory {
   int64_t writer = 0;      // private, only on rank 0: it writes files and draws the curve
   int64_t tokenizer = 0;   // private: its tables, and its files, which are copied to final/
   int64_t batches = 0;     // private: prefetched
+  int64_t tables = 0;      // private: the graphs of a deep model, and what is derived from them
   int64_t code = 0;        // shared: pages of the program and its libraries
   int64_t supervisor = 0;  // private memory of the process that starts the ranks; 0: one rank alone
 
   int64_t private_of(int rank) const {
-    return program + tokenizer + batches + (rank == 0 ? writer : 0);
+    return program + tokenizer + batches + tables + (rank == 0 ? writer : 0);
   }
   int64_t of_rank(int rank = 0) const { return private_of(rank) + code; }
   // Of all processes, every page counted once.
@@ -27,7 +28,10 @@ struct HostMemory {
   }
 };
 
-// The run file's dp and tp count; only the sizes of its tokenizer's files are used.
+// The run file's dp and tp count; only the sizes of its tokenizer's files are used. The result has
+// no tables: their size follows from the plan.
 HostMemory expected_host_memory(const RunConfig& config);
+// The tables of a rank whose plans have this many nodes together.
+int64_t expected_table_bytes(int64_t num_nodes);
 
 }  // namespace weft

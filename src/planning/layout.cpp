@@ -41,8 +41,8 @@ bool can_cut_units(const CutRule& cut, int64_t units, int64_t pieces, Copies cop
 }
 
 // Whether every cut parameter can have this many pieces.
-bool can_cut(const Model& model, int64_t pieces, Copies copies) {
-  for (const ParameterSpec& p : model.parameters()) {
+bool can_cut(const std::vector<ParameterSpec>& parameters, int64_t pieces, Copies copies) {
+  for (const ParameterSpec& p : parameters) {
     if (p.cut.dim < 0 || p.cut.is_uneven) continue;
     if (!can_cut_units(p.cut, units_of(p), pieces, copies)) return false;
   }
@@ -79,10 +79,10 @@ std::string list_tp(const Fits& fits) {
 
 // What must be cut, each kind once ("28 attention heads"), and which of it tp does not divide, or
 // would need more pieces than a product supports.
-void check_tp(const Model& model, int64_t tp) {
-  if (can_cut(model, tp, Copies::kAny)) return;
+void check_tp(const std::vector<ParameterSpec>& parameters, int64_t tp) {
+  if (can_cut(parameters, tp, Copies::kAny)) return;
   std::vector<std::string> seen, failed, reasons, causes;
-  for (const ParameterSpec& p : model.parameters()) {
+  for (const ParameterSpec& p : parameters) {
     if (p.cut.dim < 0 || p.cut.is_uneven) continue;
     const int64_t units = units_of(p);
     const std::string what = fmt::format("{} {}", units, p.cut.what);
@@ -100,25 +100,29 @@ void check_tp(const Model& model, int64_t tp) {
   }
   if (!failed.empty())
     reasons.insert(reasons.begin(), fmt::format("does not divide {}", fmt::join(failed, ", nor ")));
-  throw UserError(fmt::format("parallel.tp={} {}", tp, fmt::join(reasons, ", and ")),
-                  fmt::format("admissible values of parallel.tp: {}, since {}",
-                              list_tp([&](int64_t t) { return can_cut(model, t, Copies::kAny); }),
-                              fmt::join(causes, "; ")));
+  throw UserError(
+      fmt::format("parallel.tp={} {}", tp, fmt::join(reasons, ", and ")),
+      fmt::format("admissible values of parallel.tp: {}, since {}",
+                  list_tp([&](int64_t t) { return can_cut(parameters, t, Copies::kAny); }),
+                  fmt::join(causes, "; ")));
 }
 
 // What a user may set: even more leaves than key/value heads.
 std::vector<int64_t> admissible_exact_tp(const Model& model) {
+  const std::vector<ParameterSpec> parameters = model.parameters();
   std::vector<int64_t> good;
   for (int64_t s = 1; s <= kMostLeaves; s *= 2) {
-    if (can_cut(model, s, Copies::kAlike)) good.push_back(s);
+    if (can_cut(parameters, s, Copies::kAlike)) good.push_back(s);
   }
   return good;
 }
 
 int64_t resolve_exact_tp(const RunConfig& c, const Model& model) {
   const int64_t wanted = c.parallel.exact_tp;
-  if (wanted == 0)
-    return largest_power([&](int64_t s) { return can_cut(model, s, Copies::kNone); });
+  if (wanted == 0) {
+    const std::vector<ParameterSpec> parameters = model.parameters();
+    return largest_power([&](int64_t s) { return can_cut(parameters, s, Copies::kNone); });
+  }
   const std::vector<int64_t> good = admissible_exact_tp(model);
   if (std::find(good.begin(), good.end(), wanted) == good.end()) {
     throw UserError(
@@ -218,8 +222,9 @@ Layout resolve_layout(const RunConfig& c, const Model& model) {
   l.dp = static_cast<int>(c.parallel.dp);
   l.tp = static_cast<int>(c.parallel.tp);
   l.shard = shard_of(c.parallel.shard);
-  check_tp(model, l.tp);
-  for (const ParameterSpec& p : model.parameters()) {
+  const std::vector<ParameterSpec> parameters = model.parameters();
+  check_tp(parameters, l.tp);
+  for (const ParameterSpec& p : parameters) {
     if (!p.cut.may_copy) continue;
     const int64_t units = units_of(p);
     if (units == 1) continue;  // copies on all ranks: the axis is their group

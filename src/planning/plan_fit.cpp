@@ -2,6 +2,7 @@
 #include "planning/plan_fit.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -10,10 +11,12 @@
 #include "io/hf_folder.h"
 #include "model/model.h"
 #include "planning/backend.h"
+#include "planning/gpu_memory_check.h"
 #include "planning/layout.h"
 #include "planning/plan_report.h"
 #include "planning/rank_overhead.h"
 #include "planning/rank_plans.h"
+#include "planning/snapshot_bytes.h"
 #include "track/progress.h"
 
 namespace weft {
@@ -68,15 +71,35 @@ class Fitter {
       : model_(model), kernels_(kernels), memory_(memory), speeds_(load_speeds(kernels.name)) {}
 
   std::vector<FitRow> rows(const RunConfig& c, int64_t ranks) const {
+    return plan_all(c, ranks, false);
+  }
+
+  // The best layout that fits. Those whose weights and states alone do not are not planned.
+  std::optional<FitRow> find_fitting(const RunConfig& c, int64_t ranks) const {
+    const std::vector<FitRow> all = plan_all(c, ranks, true);
+    if (all.empty() || !all[0].fits) return std::nullopt;
+    return all[0];
+  }
+
+  int64_t num_plans() const { return num_plans_; }
+
+ private:
+  // An upper bound: on the CPU the memory outside of the arena depends on the layout.
+  int64_t memory_for_arena() const { return memory_ - (kernels_.device ? kContextBytes : 0); }
+
+  std::vector<FitRow> plan_all(const RunConfig& c, int64_t ranks, bool skips_hopeless) const {
     std::vector<FitRow> all;
     for (int64_t tp = 1; tp <= std::min(ranks, kMostTp); ++tp) {
       if (ranks % tp != 0) continue;
+      std::optional<CutGraphs> cut;
       for (const char* shard : {"none", "zero1", "zero2", "zero3"}) {
         FitRow row;
         row.dp = ranks / tp;
         row.tp = tp;
         row.shard = shard;
-        fill(c, &row);
+        if (skips_hopeless && least_arena(with_layout(c, row), model_) > memory_for_arena())
+          continue;
+        fill(c, &row, &cut);
         all.push_back(row);
         // Nothing to shard over one rank; and a rejection holds for every shard.
         if (row.dp == 1 || !row.is_admissible) break;
@@ -86,8 +109,7 @@ class Fitter {
     return all;
   }
 
- private:
-  void fill(const RunConfig& given, FitRow* row) const {
+  void fill(const RunConfig& given, FitRow* row, std::optional<CutGraphs>* cut) const {
     const RunConfig c = with_layout(given, *row);
     std::vector<std::string> complaints;
     check_batch(c, &complaints);
@@ -96,7 +118,9 @@ class Fitter {
       return;
     }
     try {
-      const PlanReport plan = plan_layout(c, model_, kernels_, speeds_);
+      if (!*cut) *cut = make_cut_graphs(c, model_, resolve_layout(c, model_));
+      ++num_plans_;
+      const PlanReport plan = plan_layout(c, model_, kernels_, speeds_, false, &**cut);
       row->is_admissible = true;
       row->arena = plan.largest_arena();
       row->resident = plan.resident();
@@ -116,6 +140,7 @@ class Fitter {
   const Kernels& kernels_;
   int64_t memory_;
   std::optional<Speeds> speeds_;
+  mutable int64_t num_plans_ = 0;
 };
 
 bool is_admitted(const RunConfig& c, const Model& model, int64_t dp, int64_t tp) {
@@ -142,10 +167,15 @@ std::vector<int64_t> find_nearest_ranks(const RunConfig& c, const Model& model, 
     if (is_admitted(c, model, 1, tp)) tensor.push_back(tp);
   }
   if (tensor.empty()) return {};
+  std::map<int64_t, bool> is_data;
+  const auto is_data_admitted = [&](int64_t dp) {
+    const auto [found, is_new] = is_data.try_emplace(dp, false);
+    if (is_new) found->second = is_admitted(c, model, dp, 1);
+    return found->second;
+  };
   const auto has_layout = [&](int64_t n) {
     return std::any_of(tensor.begin(), tensor.end(), [&](int64_t tp) {
-      const int64_t dp = n / tp;
-      return n % tp == 0 && c.train.global_batch % dp == 0 && is_admitted(c, model, dp, 1);
+      return n % tp == 0 && c.train.global_batch % (n / tp) == 0 && is_data_admitted(n / tp);
     });
   };
   std::vector<int64_t> found;
@@ -177,9 +207,9 @@ class Advice {
 
  private:
   bool try_change(const std::string& what, const RunConfig& changed, int64_t ranks) {
-    const std::vector<FitRow> rows = fitter_.rows(changed, ranks);
-    if (rows.empty() || !rows[0].fits) return false;
-    report_->advice.push_back({what, ranks, rows[0]});
+    const std::optional<FitRow> row = fitter_.find_fitting(changed, ranks);
+    if (!row) return false;
+    report_->advice.push_back({what, ranks, *row});
     return true;
   }
 
@@ -214,7 +244,7 @@ class Advice {
     RunConfig one = c_;
     one.train.micro_batch = 1;
     const int64_t batch = c_.train.global_batch, now = std::min(c_.train.micro_batch, batch);
-    if (now > 1 && fitter_.rows(one, report_->ranks)[0].fits) {
+    if (now > 1 && fitter_.find_fitting(one, report_->ranks)) {
       for (int64_t rows = now - 1; rows >= 1; --rows) {
         if (batch % rows == 0 && try_micro_batch(c_, rows, "")) break;
       }
@@ -292,6 +322,7 @@ FitReport fit_layouts(const RunConfig& c, int64_t memory, int64_t ranks,
   } else if (!report.has_fit() && !report.is_below_overhead() && options.with_advice) {
     Advice(fitter, c, &report).find();
   }
+  report.num_plans = fitter.num_plans();
   return report;
 }
 

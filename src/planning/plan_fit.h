@@ -47,6 +47,7 @@ struct FitReport {
   std::vector<FitRow> rows;
   std::vector<FitChange> advice;       // where none fits
   std::vector<std::string> tried;      // the changes that were tried
+  int64_t num_plans = 0;               // made for the rows and the advice
   std::vector<int64_t> nearest_ranks;  // where none is admissible: the next fewer, the next more
 
   bool has_fit() const { return !rows.empty() && rows[0].fits; }

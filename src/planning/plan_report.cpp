@@ -47,6 +47,13 @@ std::optional<double> estimate_ms(const RunConfig& c, const PlanReport& r,
   return flops / gflops * 1e-6 + moved / speeds->copy_gb_per_s * 1e-6;
 }
 
+int64_t num_nodes(const EnginePlans& plans) {
+  const auto count = [](const Plan& plan) {
+    return plan.graph.pass.size() + plan.graph.finish.size();
+  };
+  return static_cast<int64_t>(count(plans.train) + (plans.eval ? count(*plans.eval) : 0));
+}
+
 void add_first_rank(const EnginePlans& plans, PlanReport* r) {
   r->wire = wire_of(plans.train);
   // The loss and the token counts, which Engine::start_passes sums.
@@ -96,7 +103,7 @@ int64_t PlanReport::received() const {
 }
 
 PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& kernels,
-                       const std::optional<Speeds>& speeds, bool with_dump) {
+                       const std::optional<Speeds>& speeds, bool with_dump, const CutGraphs* cut) {
   PlanReport r;
   r.layout = resolve_layout(c, model);
   r.num_parameters = count_parameters(model);
@@ -109,7 +116,9 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   if (!warmup.empty()) r.idle.push_back(warmup);
   r.is_longest = c.data.layout == "dynamic";
   r.is_packed = c.data.layout == "pack";
-  r.classes = find_rank_classes(c, model, r.layout);
+  std::optional<CutGraphs> own;
+  if (!cut) cut = &own.emplace(make_cut_graphs(c, model, r.layout));
+  r.classes = find_rank_classes(*cut, r.layout);
   r.is_on_gpu = kernels.device != nullptr;
   if (!r.is_on_gpu) r.host = expected_host_memory(c);
   r.ranks_on_a_gpu = ranks_on_a_gpu(r.ranks_of_node, r.is_on_gpu);
@@ -121,11 +130,15 @@ PlanReport plan_layout(const RunConfig& c, const Model& model, const Kernels& ke
   if (!why_no_tf32.empty()) r.idle.push_back(why_no_tf32);
   const bool uses_tf32 = c.train.tf32 && why_no_tf32.empty();
   for (int rank : r.classes.first) {
-    const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads);
+    const Graph& graph = cut->graphs[static_cast<size_t>(r.layout.tp_rank(rank))];
+    const auto plans = make_engine_plans(c, model, r.layout, rank, kernels, r.threads, &graph);
     r.plans.push_back({memory_parts(plans->train, plans->layout),
                        plans->train.pass_flops * static_cast<double>(c.num_passes()),
                        copies * snapshot_bytes(plans->train.graph, c.has_masters())});
-    if (rank == 0) add_first_rank(*plans, &r);
+    if (rank == 0) {
+      add_first_rank(*plans, &r);
+      if (!r.is_on_gpu) r.host.tables = expected_table_bytes(num_nodes(*plans));
+    }
     if (rank == 0 && with_dump) {
       r.dump = dump_plan(plans->train);
       r.picture = draw_memory(plans->train, describe(r.layout));

@@ -68,9 +68,11 @@ struct PlanReport {
 // with_dump: also the text of every node, and the picture of the memory.
 PlanReport plan_run(const RunConfig& config, bool with_dump = false);
 
-// The same for an open model, on these kernels, with speeds where known.
+// The same for an open model, on these kernels, with speeds where known. cut: this layout's graphs,
+// where another shard of it has made them.
 PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernels& kernels,
-                       const std::optional<Speeds>& speeds, bool with_dump = false);
+                       const std::optional<Speeds>& speeds, bool with_dump = false,
+                       const CutGraphs* cut = nullptr);
 
 const char* axis_name(Axis axis);  // "tp", "dp"
 // "4 ranks", "1 rank with a GPU", "4 ranks with a GPU each", "4 ranks that share a GPU".

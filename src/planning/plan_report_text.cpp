@@ -62,6 +62,7 @@ std::string memory_text(const PlanReport& r) {
     line("writer", r.host.writer);
     if (r.host.tokenizer > 0) line("tokenizer", r.host.tokenizer);
     line("batches", r.host.batches);
+    if (r.host.tables > 0) line("tables", r.host.tables);
     line("code", r.host.code);
   }
   if (r.staging > 0) line("staging", r.staging);
@@ -154,6 +155,7 @@ Json PlanReport::to_json() const {
                                       {"writer", host.writer},
                                       {"tokenizer", host.tokenizer},
                                       {"batches", host.batches},
+                                      {"tables", host.tables},
                                       {"code", host.code},
                                       {"supervisor", host.supervisor}}));
   }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "parallel/buckets.h"
+#include "parallel/tensor_parallel.h"
 #include "planning/graphs.h"
 
 namespace weft {
@@ -46,24 +47,32 @@ std::vector<int64_t> segments_of(const Graph& graph, const std::vector<Bucket>& 
 
 }  // namespace
 
-RankClasses find_rank_classes(const RunConfig& c, const Model& model, const Layout& layout) {
+CutGraphs make_cut_graphs(const RunConfig& c, const Model& model, const Layout& layout) {
+  const Graph logical = make_logical_graph(c, model);
+  const Cuts cuts = cuts_of(model);
+  CutGraphs cut;
+  for (int t = 0; t < layout.tp; ++t) {
+    Graph graph = logical;
+    apply_tensor_parallel(&graph, cuts, layout.tensor(t));
+    cut.hashes.push_back(structure_hash(graph));
+    cut.graphs.push_back(std::move(graph));
+  }
+  return cut;
+}
+
+RankClasses find_rank_classes(const CutGraphs& cut, const Layout& layout) {
   RankClasses classes;
   classes.of.resize(static_cast<size_t>(layout.num_ranks()));
-  std::vector<Graph> graphs;
   std::vector<std::vector<Bucket>> buckets;
-  std::vector<uint64_t> hashes;
   const bool is_cut = layout.dp > 1 && layout.shard != Shard::kNone;
-  for (int t = 0; t < layout.tp; ++t) {
-    graphs.push_back(make_cut_graph(c, model, layout, t));
-    hashes.push_back(structure_hash(graphs.back()));
-    buckets.push_back(is_cut ? make_buckets(graphs.back(), layout.dp) : std::vector<Bucket>());
-  }
+  for (const Graph& graph : cut.graphs)
+    buckets.push_back(is_cut ? make_buckets(graph, layout.dp) : std::vector<Bucket>());
   std::map<std::pair<uint64_t, std::vector<int64_t>>, int> known;
   for (int rank = 0; rank < layout.num_ranks(); ++rank) {
     const auto t = static_cast<size_t>(layout.tp_rank(rank));
-    auto segments = segments_of(graphs[t], buckets[t], layout.dp, layout.dp_rank(rank));
-    const auto [found, is_new] =
-        known.try_emplace({hashes[t], std::move(segments)}, static_cast<int>(classes.first.size()));
+    auto segments = segments_of(cut.graphs[t], buckets[t], layout.dp, layout.dp_rank(rank));
+    const auto [found, is_new] = known.try_emplace({cut.hashes[t], std::move(segments)},
+                                                   static_cast<int>(classes.first.size()));
     if (is_new) classes.first.push_back(rank);
     classes.of[static_cast<size_t>(rank)] = found->second;
   }

@@ -16,6 +16,13 @@ struct RankClasses {
   std::vector<int> first;  // the lowest rank of each class; class 0 is rank 0's
   std::vector<int> of;     // by rank: its class
 };
-RankClasses find_rank_classes(const RunConfig& config, const Model& model, const Layout& layout);
+
+// The graphs of all ranks of the tensor axis. They do not depend on how the data axis is sharded.
+struct CutGraphs {
+  std::vector<Graph> graphs;
+  std::vector<uint64_t> hashes;  // of their structure
+};
+CutGraphs make_cut_graphs(const RunConfig& config, const Model& model, const Layout& layout);
+RankClasses find_rank_classes(const CutGraphs& cut, const Layout& layout);
 
 }  // namespace weft

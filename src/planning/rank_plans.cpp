@@ -41,9 +41,11 @@ void add_answers(const RunConfig& c, const Model& model, const Layout& layout, i
 
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
                                                const Layout& layout, int rank,
-                                               const Kernels& kernels, int num_threads) {
+                                               const Kernels& kernels, int num_threads,
+                                               const Graph* cut) {
   auto plans = std::make_unique<EnginePlans>();
-  plans->train = make_plan(make_training_graph(config, model, layout, rank),
+  plans->train = make_plan(cut ? make_training_graph(config, layout, rank, *cut)
+                               : make_training_graph(config, model, layout, rank),
                            plan_options(kernels, num_threads, config.num_passes(), layout));
   plans->layout.add(plans->train);
   if (config.has_eval()) {

@@ -19,9 +19,11 @@ struct EnginePlans {
   std::optional<GeneratePlans> answers;  // of eval.generate
   ArenaLayout layout;
 };
+// cut: the rank's graph of make_cut_graph, where the caller has it.
 std::unique_ptr<EnginePlans> make_engine_plans(const RunConfig& config, const Model& model,
                                                const Layout& layout, int rank,
-                                               const Kernels& kernels, int num_threads);
+                                               const Kernels& kernels, int num_threads,
+                                               const Graph* cut = nullptr);
 
 // Whether passes communicate: over tp, or for weights that are spread over dp.
 bool has_pass_collectives(const Layout& layout);

@@ -38,21 +38,56 @@ int64_t snapshot_bytes(const Graph& graph, bool has_masters) {
   return bytes;
 }
 
-int64_t snapshot_bytes(const RunConfig& c, const Model& model) {
+namespace {
+
+// Bytes of the whole model, and the number of elements that are trained.
+struct StoredSizes {
+  int64_t frozen = 0, trained = 0, states = 0;  // trained: masters, where these exist
+  int64_t trained_elements = 0;
+};
+
+StoredSizes stored_sizes(const RunConfig& c, const Model& model) {
   const int64_t kept = c.has_masters() ? 4 : dtype_bytes(c.compute_dtype());
-  int64_t bytes = 0;
+  StoredSizes sizes;
   for (const ParameterSpec& p : model.parameters()) {
     const std::string name = stored_as(p).name;
     const bool is_frozen =
         std::any_of(c.model.freeze.begin(), c.model.freeze.end(),
                     [&](const auto& f) { return ::fnmatch(f.c_str(), name.c_str(), 0) == 0; });
     const int64_t n = num_elements(p.shape);
-    bytes += n * (is_frozen ? dtype_bytes(c.compute_dtype()) : kept);
-    if (is_frozen) continue;
+    if (is_frozen) {
+      sizes.frozen += n * dtype_bytes(c.compute_dtype());
+      continue;
+    }
+    sizes.trained += n * kept;
+    sizes.trained_elements += n;
     for (const StateSpec& s : find_optimizer(c.train.optimizer.name).states(c.train.optimizer))
-      bytes += n / s.block * (s.type == StateSpec::Type::kF32 ? 4 : kept);
+      sizes.states += n / s.block * (s.type == StateSpec::Type::kF32 ? 4 : kept);
   }
-  return bytes;
+  return sizes;
+}
+
+}  // namespace
+
+int64_t snapshot_bytes(const RunConfig& c, const Model& model) {
+  const StoredSizes sizes = stored_sizes(c, model);
+  return sizes.frozen + sizes.trained + sizes.states;
+}
+
+int64_t least_arena(const RunConfig& c, const Model& model) {
+  const StoredSizes sizes = stored_sizes(c, model);
+  const int64_t dp = c.parallel.dp, tp = c.parallel.tp;
+  const std::string& shard = c.parallel.shard;
+  const bool cuts_weights = shard == "zero3" || shard == "fsdp";
+  const bool cuts_gradients = cuts_weights || shard == "zero2";
+  const int64_t weights = sizes.frozen + sizes.trained_elements * dtype_bytes(c.compute_dtype());
+  const int64_t updated = sizes.states + (c.has_masters() ? sizes.trained : 0);
+  // In exact mode some layouts keep no whole gradients.
+  const bool keeps_gradients = c.parallel.mode == "fast" && c.num_passes() > 1;
+  const int64_t gradients = keeps_gradients ? sizes.trained_elements * 4 : 0;
+  const auto share = [&](int64_t bytes, bool is_cut) { return bytes / (tp * (is_cut ? dp : 1)); };
+  return share(weights, cuts_weights) + share(updated, shard != "none") +
+         share(gradients, cuts_gradients);
 }
 
 }  // namespace weft

@@ -18,4 +18,8 @@ int64_t snapshot_bytes(const Graph& graph, bool has_masters);
 // Of all ranks together: each element is in one of them.
 int64_t snapshot_bytes(const RunConfig& config, const Model& model);
 
+// A lower bound of the largest arena, known without a plan: a rank's weights, masters, states, and
+// in fast mode the gradients that several passes add to.
+int64_t least_arena(const RunConfig& config, const Model& model);
+
 }  // namespace weft

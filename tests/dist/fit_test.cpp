@@ -12,6 +12,7 @@
 #include "planning/host_memory.h"
 #include "planning/plan_fit.h"
 #include "planning/plan_report.h"
+#include "planning/snapshot_bytes.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/kernel/emulated_cuda/table.h"
 #include "tests/tiny_config.h"
@@ -145,6 +146,47 @@ TEST_F(PlanFit, Tf32HasItsTimeWhereItWasMeasured) {
   EXPECT_EQ(one.step_ms, old.rows[0].step_ms);
   EXPECT_NE(one.to_text().find(kStepOfFp32), std::string::npos) << one.to_text();
   EXPECT_EQ(one.to_json().at("step_ms_note").as_string(), kStepOfFp32);
+}
+
+// least_arena bounds the arena of every layout, and the advice plans no layout that it excludes.
+TEST_F(PlanFit, PlansNoLayoutWhoseWeightsAndStatesAloneDoNotFit) {
+  const auto model =
+      make_model(parse_json(read_file(folder_ / "config.json", 1 << 16), "config.json"), {});
+  config_.train.micro_batch = 1;
+  const auto expect_bound = [&](int64_t ranks, int64_t most_times) {
+    for (const FitRow& row : fit(int64_t{1} << 40, ranks).rows) {
+      if (!row.is_admissible) continue;
+      RunConfig c = config_;
+      c.parallel.dp = row.dp;
+      c.parallel.tp = row.tp;
+      c.parallel.shard = row.shard;
+      const int64_t least = least_arena(c, *model);
+      EXPECT_LE(least, row.arena) << row.layout() << " " << c.train.precision;
+      EXPECT_GE(least * most_times, row.arena) << row.layout() << " " << c.train.precision;
+    }
+  };
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const bool has_masters : {true, false}) {
+      config_.train.precision = precision;
+      config_.train.master_weights = has_masters;
+      config_.train.optimizer.name = "adamw";
+      expect_bound(4, 4);
+      config_.model.freeze = {"*layers*", "*embed*"};
+      expect_bound(4, 20);
+      config_.model.freeze.clear();
+      config_.train.optimizer.name = "sgd";
+      config_.parallel.mode = "exact";
+      config_.train.global_batch = 6;  // dp 3 keeps no whole gradients
+      expect_bound(3, 20);
+      config_.parallel.mode = "fast";
+      config_.train.global_batch = 8;
+    }
+  }
+  config_.train.optimizer.name = "adamw";
+  const FitReport none = fit(kContextBytes + (1 << 16), 4);
+  ASSERT_FALSE(none.has_fit());
+  ASSERT_FALSE(none.tried.empty());
+  EXPECT_EQ(none.num_plans, static_cast<int64_t>(none.rows.size()));
 }
 
 // Fewer rows at once, as many as fit; and all rows at once, where one pass keeps no gradients and

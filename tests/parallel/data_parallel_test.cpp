@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "exec/slots.h"
 #include "graph/autodiff.h"
 #include "graph/ops/collectives.h"
 #include "graph/portion.h"
@@ -224,6 +225,33 @@ TEST(DataParallel, ExactGradientsGoThroughAccumulators) {
     EXPECT_EQ(reductions, buckets.size());
     EXPECT_GE(writers, buckets.size());
     EXPECT_EQ(testing::count(graph, &kAccumulateOp) > 0, !pass_major);
+  }
+}
+
+// A rank has the accumulators that the sum of its leaves touches, and no other.
+TEST(DataParallel, NoAccumulatorIsNeverTouched) {
+  for (const int groups : {1, 2, 4, 8}) {
+    for (const int group_leaves : {1, 2, 3}) {
+      Graph graph;
+      add_backward(&graph, testing::trace_decoder(&graph, {.layers = 1}), Dtype::kF32);
+      DataParallel mesh{1, 0, Shard::kNone, groups * group_leaves};
+      mesh.is_exact = true;
+      mesh.groups = groups;
+      apply_data_parallel(&graph, mesh);
+      std::set<int> touched;
+      for (int leaf = 0; leaf < groups * group_leaves; ++leaf) {
+        const SlotStep step = next_slot(leaf, group_leaves);
+        touched.insert(step.slot);
+        for (int i = 0; i < step.count; ++i) EXPECT_TRUE(touched.contains(step.first - i));
+      }
+      int writers = 0;
+      for (const Node& node : graph.pass) {
+        if (node.run.slots == 0) continue;
+        EXPECT_EQ(static_cast<size_t>(node.run.slots), touched.size()) << groups << " groups";
+        ++writers;
+      }
+      EXPECT_GT(writers, 0);
+    }
   }
 }
 

@@ -56,6 +56,18 @@ TEST(HostMemory, OfBatchesDependsOnARanksRows) {
   EXPECT_EQ(batches(), rounded(16 * 2 * row * held));
 }
 
+// A deep model's graphs and plans count, in each rank.
+TEST(HostMemory, TablesGrowWithTheNodes) {
+  EXPECT_EQ(expected_table_bytes(0), 0);
+  EXPECT_EQ(expected_table_bytes(2000), 0);
+  EXPECT_EQ(expected_table_bytes(42'500), 155 * kMib);  // 1,000 layers
+  HostMemory m = expected_host_memory({});
+  const int64_t one = m.of_rank(1), all = m.of_all(2);
+  m.tables = 5 * kMib;
+  EXPECT_EQ(m.of_rank(1), one + 5 * kMib);
+  EXPECT_EQ(m.of_all(2), all + 10 * kMib);
+}
+
 TEST(HostMemory, SeveralRanksHaveASupervisor) {
   RunConfig c;
   EXPECT_EQ(expected_host_memory(c).supervisor, 0);

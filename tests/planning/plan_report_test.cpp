@@ -29,7 +29,7 @@ PlanReport report(bool is_on_gpu) {
   r.wire = {{CommOp::kAllReduce, Axis::kTensor, 2, 6, 1000},
             {CommOp::kAllGather, Axis::kData, 2, 4, 600}};
   r.is_on_gpu = is_on_gpu;
-  r.host = {19 * kMiB, 23 * kMiB, 29 * kMiB, 31 * kMiB, 37 * kMiB, 41 * kMiB};
+  r.host = {19 * kMiB, 23 * kMiB, 29 * kMiB, 31 * kMiB, 5 * kMiB, 37 * kMiB, 41 * kMiB};
   return r;
 }
 
@@ -51,10 +51,10 @@ TEST(PlanReport, SumsOverRanks) {
   EXPECT_EQ(r.largest_arena(), 56 * kMiB);
   EXPECT_EQ(r.sum_of_arenas(), (3 * 56 + 55) * kMiB);
   EXPECT_EQ(r.of_rank(3).memory.total(), 55 * kMiB);
-  EXPECT_EQ(r.overhead(), (19 + 23 + 29 + 31 + 37) * kMiB);
-  EXPECT_EQ(r.overhead(1), (19 + 29 + 31 + 37) * kMiB);
-  EXPECT_EQ(r.resident(), (56 + 139) * kMiB);
-  EXPECT_EQ(r.resident_total(), (3 * 56 + 55 + 4 * (19 + 29 + 31) + 23 + 41 + 37) * kMiB);
+  EXPECT_EQ(r.overhead(), (19 + 23 + 29 + 31 + 5 + 37) * kMiB);
+  EXPECT_EQ(r.overhead(1), (19 + 29 + 31 + 5 + 37) * kMiB);
+  EXPECT_EQ(r.resident(), (56 + 144) * kMiB);
+  EXPECT_EQ(r.resident_total(), (3 * 56 + 55 + 4 * (19 + 29 + 31 + 5) + 23 + 41 + 37) * kMiB);
   EXPECT_EQ(r.received(), received_bytes(r.wire[0]) + received_bytes(r.wire[1]));
   PlanReport staged = report(true);
   staged.staging = 8 * kMiB;
