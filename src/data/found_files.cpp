@@ -70,12 +70,13 @@ class Choice {
       : search_(search), paths_(std::move(paths)) {}
 
   FoundFiles choose() {
+    // `weft inspect FOLDER` shows every data file of a folder.
+    const bool is_of_run = search_.what.starts_with("data.");
     leave_out_others();
-    // `weft inspect FOLDER` shows every split.
-    if (!search_.is_pattern && search_.what.starts_with("data.")) leave_out_splits();
+    if (is_of_run && !search_.is_pattern) leave_out_splits();
     refuse_none();
-    refuse_doubles();
-    refuse_formats();
+    if (is_of_run) refuse_doubles();
+    if (is_of_run) refuse_formats();
     return {std::move(paths_), std::move(left_out_)};
   }
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/resource_limit.h"
 
 namespace weft::testing {
 namespace {
@@ -88,13 +89,15 @@ TEST(DirectFile, ALongerOldFileIsReplaced) {
   EXPECT_EQ(read_file(folder / "f"), text_of(bytes.get(), 10));
 }
 
-TEST(DirectFile, AFullDeviceAndAMissingFolderAreNamed) {
+TEST(DirectFile, AFullDiskAndAMissingFolderAreNamed) {
+  const TemporaryFolder folder;
   const auto bytes = make_bytes(8192);
   const std::string full = error_of<RunError>([&] {
-    DirectFile file("/dev/full", 8192);
+    const ResourceLimit limit(RLIMIT_FSIZE, 0);
+    DirectFile file(folder / "f", 8192);
     file.write(0, bytes.get(), 8192);
   });
-  EXPECT_NE(full.find("/dev/full"), std::string::npos) << full;
+  EXPECT_NE(full.find((folder / "f").string()), std::string::npos) << full;
   EXPECT_NE(error_of<RunError>([] { DirectFile("/nowhere/f", 1); }).find("/nowhere/f"),
             std::string::npos);
 }
@@ -124,7 +127,9 @@ TEST(BlockWriter, BlocksOfTheCallerAndBuffers) {
 
 // Also where more blocks follow than there are buffers: nobody waits for a block that fails.
 TEST(BlockWriter, TheFirstErrorIsThrownAtTheEnd) {
-  DirectFile file("/dev/full", 8192);
+  const TemporaryFolder folder;
+  DirectFile file(folder / "f", 8192);
+  const ResourceLimit limit(RLIMIT_FSIZE, 0);
   BlockWriter writer(&file);
   for (size_t i = 0; i < 12; ++i) writer.write(i * 4096, writer.take_buffer(), 4096);
   EXPECT_THROW(writer.finish(), RunError);

@@ -102,7 +102,8 @@ TEST(BadRunFile, AStarThatYamlParsesAsAnAliasIsExplained) {
 
 TEST(BadRunFile, ContradictionsAreReported) {
   const TinyRun run;
-  expect_run_file_refused(run, {"train.epochs=2"}, {"train.steps", "train.epochs"});
+  expect_run_file_refused(run, {"train.epochs=2", "train.steps=3"},
+                          {"train.steps", "train.epochs"});
   expect_run_file_refused(run, {"train.micro_batch=3"}, {"train.global_batch 8", "micro_batch 3"});
   expect_run_file_refused(run, {"train.grad_accum=3"}, {"train.grad_accum is 3", "is 2:"});
   expect_run_file_refused(run, {"data.source={text}"}, {"data.source", "data.target"});

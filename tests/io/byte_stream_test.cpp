@@ -6,13 +6,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "base/error.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/resource_limit.h"
 
 namespace weft {
 namespace {
 
-// A socket's file cannot be opened (ENXIO), which is a system error, as too many open files is.
 TEST(ByteStream, AWrongNameIsAUserErrorOthersAreNot) {
   const testing::TemporaryFolder folder;
   EXPECT_THROW(open_byte_stream((folder / "none.txt").string()), UserError);
@@ -23,7 +25,14 @@ TEST(ByteStream, AWrongNameIsAUserErrorOthersAreNot) {
   path.copy(address.sun_path, path.size());
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  EXPECT_THROW(open_byte_stream(path), RunError);
+  EXPECT_THROW(open_byte_stream(path), UserError);
+  const std::string text = (folder / "text").string();
+  std::ofstream(text) << "a";
+  {
+    const testing::ResourceLimit limit(RLIMIT_NOFILE, 0);  // too many open files
+    EXPECT_THROW(open_byte_stream(text), RunError);
+  }
+  EXPECT_NO_THROW(open_byte_stream(text));
   ::close(socket);
 }
 

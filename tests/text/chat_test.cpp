@@ -146,7 +146,7 @@ TEST(Chat, BadConversationsAreRefused) {
   const auto message = [&](const char* more) {
     return refusal("", fmt::format(R"([{{"role":"user","content":"a",{}}}])", more).c_str());
   };
-  EXPECT_NE(message(R"("name":"Ann")").find("a message has \"name\""), std::string::npos);
+  EXPECT_NE(message(R"("name":"Ann")").find("a message has the key \"name\""), std::string::npos);
   EXPECT_NE(message(R"("tool_calls":[{}])").find("\"tool_calls\""), std::string::npos);
   EXPECT_NE(message(R"("reasoning_content":"so")").find("\"reasoning"), std::string::npos);
   EXPECT_EQ(message(R"("name":null,"tool_calls":[],"id":7)"), "");

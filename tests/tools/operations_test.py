@@ -28,7 +28,7 @@ KNOWN_TO_MORE = {"add", "attention", "collectives", "grad_norm", "head", "linear
 UPDATES = {"adamw": r"(?i:adamw)(?!8bit)", "sgd": r"\bSgd|\bkSgd|(?i:\bsgd\b|\bsgd_)"}
 UPDATE_PLACES = PLACES + ("src/optim/", "src/kernel/update_args.h", "src/kernel/device_kernels.h")
 NAMED_IN = ("src/config/run_config.cpp", "src/optim/optimizer_config.h", "src/kernel/optimizer_scalars.h",
-            "src/checkpoint/torch_groups.cpp")
+            "src/config/run_changes.cpp", "src/checkpoint/torch_groups.cpp")
 
 
 NOT_COUNTED = ("src/model/", "src/train/numerics.cpp")
