@@ -22,13 +22,13 @@ struct LossCurve {
 // From metrics.jsonl; steps without a loss are left out.
 LossCurve read_loss_curve(const std::filesystem::path& metrics, const std::string& title);
 
-// At most 2,000 points: all of them, or the lowest and the highest of each group of neighbours, with
-// the first and the last point of the curve.
+// At most 2,000 points: all of them, or the lowest and the highest of each group of neighbours,
+// with the first and the last point of the curve.
 std::vector<CurvePoint> keep_extremes(const std::vector<CurvePoint>& points);
 
 // A local average over a fortieth of the curve to both sides, weighted towards nearer points; of
-// the logarithms on a log axis, so that one high loss makes no hill. A longer curve is first reduced
-// to 2,000 means of neighbours.
+// the logarithms on a log axis, so that one high loss makes no hill. A longer curve is first
+// reduced to 2,000 means of neighbours.
 std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points, bool is_log);
 
 // Braille characters with axes, about this many characters wide and high; ends with a newline.

@@ -154,8 +154,9 @@ TEST_F(RunFileTest, SetReplacesTheAlternativeOfTheFile) {
   const RunFile steps = read(file, {"train.steps=4"});
   EXPECT_EQ(steps.config().train.steps, 4);
   EXPECT_EQ(steps.config().train.epochs, 1);
-  EXPECT_NE(error_of<UserError>([&] { read(file, {"train.steps=4", "train.epochs=2"}); })
-                .find("both given"),
+  EXPECT_NE(error_of<UserError>([&] {
+              read(file, {"train.steps=4", "train.epochs=2"});
+            }).find("both given"),
             std::string::npos);
 }
 

@@ -192,8 +192,7 @@ TEST(Rows, LinesThatEndInCarriageReturnsAreRefused) {
   folder.write("cr.txt", "one\rtwo\r");
   const std::string path = (folder.path() / "cr.txt").string();
   for (const RowFormat format : {RowFormat::kText, RowFormat::kCsv, RowFormat::kJsonLines}) {
-    expect_user_error([&] { open_line_rows(path, format, kMaxRowBytes); },
-                      "carriage returns only");
+    expect_user_error([&] { open_line_rows(path, format, kMaxRowBytes); }, "carriage returns only");
     expect_user_error([&] { open_stream_rows(path, format, kMaxRowBytes); },
                       "carriage returns only");
   }
