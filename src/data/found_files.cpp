@@ -29,7 +29,8 @@ std::string lower_case(std::string text) {
 
 std::string some_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNamed);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
