@@ -26,6 +26,8 @@ TEST(ByteStream, AWrongNameIsAUserErrorOthersAreNot) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   EXPECT_THROW(open_byte_stream(path), UserError);
+#ifndef __SANITIZE_ADDRESS__  // built with UBSan, which needs descriptors to check the exception's
+                              // type
   const std::string text = (folder / "text").string();
   std::ofstream(text) << "a";
   {
@@ -33,6 +35,7 @@ TEST(ByteStream, AWrongNameIsAUserErrorOthersAreNot) {
     EXPECT_THROW(open_byte_stream(text), RunError);
   }
   EXPECT_NO_THROW(open_byte_stream(text));
+#endif
   ::close(socket);
 }
 
