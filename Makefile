@@ -13,7 +13,7 @@ setup:
 tests: build
 	@cmake --build build -j $(JOBS)
 
-test: tests                    ## every test that needs neither GPU nor outside programs
+test: tests                    ## this commit's share of the tests without a GPU or outside programs; FULL=1: all
 	@tools/run_tests.py build -j $(JOBS)
 
 quickstart: build              ## a small model, trained here, answers in SQL
@@ -31,7 +31,7 @@ wheel: build                   ## build/wheel/weft_ray-*.whl: the program, its l
 	@PYTHON=$$(tools/setup.sh wheel) && "$$PYTHON" tools/make_wheel.py build/wheel/program/weft build/wheel
 endif
 
-# Long matrices run in part, chosen by the commit's hash; FULL=1 runs all (tests/interop/sampling.py).
+# Long matrices run in slots; FULL=1 runs all (tests/interop/sampling.py).
 interop: tests wheel               ## the real outside programs read what weft writes, and the reverse; FULL=1
 	@PYTHON=$$(tools/setup.sh interop) && tools/run_interop.py "$$PYTHON"
 

@@ -18,8 +18,8 @@ struct FileSampling {
 // they are.
 std::string describe_files(const std::vector<FileInfo>& files, const FileSampling& sampling = {});
 
-// As describe_files(), with a hash of every byte of every file, computed by `num_threads` threads.
-// RunError where a file cannot be read.
+// Lines like those of describe_files(), but each hash covers every byte of its file. `num_threads`
+// threads compute the hashes. RunError where a file cannot be read.
 std::string describe_whole_files(const std::vector<FileInfo>& files, size_t num_threads);
 
 // Hash of the sampled bytes of local files only: equal for files that were renamed or copied.

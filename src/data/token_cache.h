@@ -3,8 +3,8 @@
 // Rows are stored in blocks of 512. Blocks are smaller where 512 rows of average length exceed 2
 // MiB, because a thread holds one block of rows and its tokens in memory. Threads build the blocks
 // in the order given to start(); read() waits for the block of its row. Several processes may have
-// the same cache open: one writes, the others wait; if the writer dies, the next waiting process
-// takes over.
+// the same cache open: one process writes, the others wait. If the writer dies, the next waiting
+// process takes over.
 #pragma once
 
 #include <atomic>

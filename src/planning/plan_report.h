@@ -68,8 +68,8 @@ struct PlanReport {
 // with_dump: also the text of every node, and the picture of the memory.
 PlanReport plan_run(const RunConfig& config, bool with_dump = false);
 
-// The same for an open model, on these kernels, with speeds where known. cut: this layout's graphs,
-// where another shard of it has made them.
+// Plans a model that is already open, with these kernels, and with speeds where known. cut: graphs
+// that were cut for another shard of the same layout; null: none.
 PlanReport plan_layout(const RunConfig& config, const Model& model, const Kernels& kernels,
                        const std::optional<Speeds>& speeds, bool with_dump = false,
                        const CutGraphs* cut = nullptr);

@@ -45,7 +45,8 @@ struct RankInputs {
 // (if there are several) and the inputs of both.
 void agree_on_inputs(Ranks& ranks, const RankInputs& mine);
 
-// As agree_on_inputs(), for files of one kind `what`, one line each. Empty texts are not compared.
+// Compares descriptions of files of one kind (`what`), one line per file, as agree_on_inputs()
+// does. Empty texts are not compared.
 void agree_on_files(Ranks& ranks, const RankHost& host, const std::string& what,
                     const std::string& mine);
 
